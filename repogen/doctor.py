@@ -75,7 +75,7 @@ def _embedded(server: EmbeddedTriton) -> list[Check]:
 
 
 def _perf_analyzer(server: EmbeddedTriton) -> Check:
-    """Return the check of NVIDIA's load generator, which only `repogen bench` needs."""
+    """Return the check of NVIDIA's load generator, which `repogen bench` and `repogen tune` need."""
     installation = locate(server.target.onnxruntime)
     path, version = installed_perf_analyzer(installation), installation.lock.perf_analyzer.version
     if path is None:

@@ -46,7 +46,7 @@ def available_processors(root: Path = _ROOT) -> int:
 
 
 def available_memory(root: Path = _ROOT) -> int | None:
-    """Return the bytes of memory that can be allocated without swapping; None on a system that does not say.
+    """Return the bytes of memory that can be allocated without swapping; None on a system that does not report them.
 
     The limits of control groups, such as that of a container, count as well. Cached file pages are not in use.
 

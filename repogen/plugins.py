@@ -139,5 +139,5 @@ def _package(entry: EntryPoint) -> str:
 
 @cache
 def _name(distribution: Distribution) -> str:
-    """Return the name of a distribution, for which its metadata is parsed; an unchanged build asks for every model."""
+    """Return the name of a distribution; cached, because its metadata is parsed and many models need it."""
     return distribution.name

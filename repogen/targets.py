@@ -81,7 +81,7 @@ def newest_target() -> Target:
 
 
 def find_target(release: str) -> Target | None:
-    """Return a release; one that is newer than the table has the limits of the newest, and None is not a release.
+    """Return a release, or None for text that is not one; a release newer than the table has the newest one's limits.
 
     >>> find_target("24.10").onnxruntime, find_target("24.13")
     ('1.19.2', None)

@@ -115,8 +115,8 @@ def cli_page() -> str:
 SHELL_COMPLETION = """\
 ## Shell completion
 
-Completes commands, options, the models of the spec or the repository, known Triton releases, servers, and codes. Add
-one line to the configuration of your shell:
+The shell can complete commands, options, the models of the spec or the repository, known Triton releases, servers, and
+codes. Add one line to the configuration of your shell:
 
 ```bash
 eval "$(_REPOGEN_COMPLETE=bash_source repogen)"           # ~/.bashrc, bash 4.4 or newer

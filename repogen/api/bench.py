@@ -49,7 +49,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
 
     Args:
         models: Names of the models; all published models of the spec when empty.
-        spec: A spec file, or a spec that ``repogen.load_spec`` returned; None for no variants in PyTorch.
+        spec: A spec file, or a spec that ``repogen.load_spec`` returned; None to leave out the variants in PyTorch.
         repository: The repository, instead of the spec's.
         batch: Numbers of rows per request.
         concurrency: Numbers of concurrent requests to Triton.

@@ -64,12 +64,13 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         models: Names of the models to build; all when empty.
         repository: Publish here instead of the spec's ``repository``.
         target: Build for this Triton release, such as ``24.10``; ignored for a loaded spec, which has a release.
-        server: Triton server for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for none.
+        server: Triton server for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None to skip
+            the test.
         credentials: TLS and headers of a server at ``HOST:PORT``.
         force: Build and publish models that are up to date as well.
         allow_breaking: Allow inputs and outputs that differ from those of the published version.
-        adopt: Names of models to take over: repogen did not build the model of this name in the repository. Its
-            versions stay, the new one has the next number, and its config is kept as ``config.pbtxt.adopted``.
+        adopt: Names of models to take over that are in the repository and were not built by repogen. Their versions
+            stay, the new version has the next number, and their config is kept as ``config.pbtxt.adopted``.
         dry_run: Do everything except tracking and publishing.
         track: Track in MLflow where the spec or ``tracking_uri`` says so.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.

@@ -51,7 +51,7 @@ def plan(  # noqa: PLR0913 - one parameter per option of `repogen plan`
         track: Whether the build tracks in MLflow where the spec or ``tracking_uri`` says so: a version that is not
             registered is then built again.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
-        shards: Distribute the models to this number of shards, by the cost of those that are pending.
+        shards: Distribute the models among this number of shards, by the cost of those that are pending.
         progress: Receives progress events; silent by default.
 
     Returns:

@@ -67,7 +67,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         progress: Receives progress events; silent by default.
 
     Returns:
-        Every gate with its figure and verdict, and what happened to the alias.
+        Every gate with its measurement and verdict, and what happened to the alias.
 
     Raises:
         repogen.errors.SpecError: The model, version or alias does not exist, or a gate is not valid.
@@ -146,7 +146,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         alias: Serve the versions that it points to.
         models: Names of the models to look at; every registered one when empty.
         dry_run: Change nothing.
-        prune: Delete old versions that nothing needs, see ``repogen.prune``, and models without the alias.
+        prune: Delete old versions that are no longer needed, see ``repogen.prune``, and models without the alias.
         signer: Whose signatures new versions must have; none are required when None.
         spec: A loaded spec that names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
@@ -213,7 +213,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
         progress: Receives progress events; silent by default.
 
     Yields:
-        After each sync its report or its error, the address that is listened on, and why requests were rejected.
+        After each sync its report or its error, the address of the listener, and why requests were rejected.
 
     Raises:
         repogen.errors.SpecError: The secret is missing or too short, or it is not possible to listen on the address.

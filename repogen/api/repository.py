@@ -236,7 +236,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
     spec: Spec | None = None,
     tracking_uri: str | None = None,
 ) -> PruneReport:
-    """Delete old versions that nothing needs, as ``repogen prune`` does.
+    """Delete old versions that are no longer needed, as ``repogen prune`` does.
 
     A version is kept if it is served, held, newer than the served one, aliased in the model registry, named by an
     ensemble, or not built by repogen.
@@ -299,7 +299,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         report.digest  # 'sha256:…'
 
     Args:
-        name: The model; all models of the source when None.
+        name: The model; all models of the source when None, each with its newest served version.
         version: The version in the source; the newest one that is served there when None.
         source: A repository with versions that repogen built. It is not trusted, and only read.
         target: A repository that ``build`` may write; created if it does not exist. With ``package_format``, the

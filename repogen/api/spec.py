@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load_spec(path: Path | str = "repogen.yaml", *, target: str | None = None) -> Spec:
-    """Return the spec of a file, checked.
+    """Load and check a spec file.
 
     Example::
 

@@ -52,7 +52,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
 
     Each trial serves the published version with other settings on a real Triton, compares its outputs with the golden
     tensors, and measures it with NVIDIA's perf_analyzer. At the end, the chosen config is measured side by side with
-    that of the spec and with the one that Triton completes by itself. Trials are stored in the user's cache, so the
+    that of the spec and with Triton's auto-completed config. Trials are stored in the user's cache, so the
     same call continues a search that was interrupted.
 
     Example::

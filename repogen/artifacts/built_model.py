@@ -429,7 +429,7 @@ class BuiltModel:
         imported: Code that the build depends on.
         companions: Additional files of the version, by name.
         labels: Class names by output.
-        lossy: The lossy passes that were applied; None for none.
+        lossy: The lossy passes that were applied; None if there were none.
     """
 
     artifact: Artifact

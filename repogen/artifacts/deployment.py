@@ -1,4 +1,4 @@
-"""The report of `repogen deploy`: what each server serves of each model."""
+"""The report of `repogen deploy`: the versions of each model that each server serves."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class PromotionReport:
         outcome: The outcome.
         gates: One result per limit, in a fixed order.
         server: Human-readable description of the Triton; empty if none was started.
-        indicative: Whether that server's times only indicate production's.
+        indicative: Whether that server's times can differ from those in production.
         move: The recorded move; None if the alias was not moved.
         notes: Notes for the user.
         steps: The models that an ensemble uses, with the versions that it was verified with.

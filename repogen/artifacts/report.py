@@ -49,7 +49,7 @@ class ModelReport:
             and if it was not staged.
         attempts: Outcome of each exporter that was tried.
         passes: Outcome of each optimization pass.
-        lossy: The lossy passes that were applied, and the quality that was measured; None for none.
+        lossy: The lossy passes that were applied, and the quality that was measured; None if there were none.
         batch_reason: Why the model does not batch; empty if it does.
         notes: What the user should know.
         smoke: Result of the smoke test; None without one.

@@ -22,7 +22,7 @@ class SyncOptions:
         alias: Alias of the versions to serve.
         models: Names of the models to sync; every model of the registry and of the repository if empty.
         dry_run: Report the changes without making them.
-        prune: Delete old versions that nothing needs, and models without the alias.
+        prune: Delete old versions that are no longer needed, and models without the alias.
         signer: Whose signatures new versions must have; None to require none.
     """
 

@@ -17,7 +17,7 @@ Choice: TypeAlias = int | str
 Settings: TypeAlias = dict[str, Choice]
 """The value of each tuned parameter; parameters that have no effect on each other's choice are left out."""
 Baseline: TypeAlias = Literal["tuned", "spec", "auto"]
-"""A config in the final comparison: the chosen one, the spec's, and the one that Triton completes by itself."""
+"""A config in the final comparison: the chosen one, the spec's, and Triton's auto-completed one."""
 
 
 @dataclass(frozen=True)

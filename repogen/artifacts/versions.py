@@ -60,7 +60,7 @@ class Provenance:
         parity_cases: Number of parity cases.
         parity_max_abs_diff: Largest absolute difference from the original.
         parity_max_rel_diff: Largest relative difference from the original.
-        lossy: The lossy passes that were applied, and the quality that was measured; None for none.
+        lossy: The lossy passes that were applied, and the quality that was measured; None if there were none.
     """
 
     tools: dict[str, str]

@@ -207,7 +207,7 @@ def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None
         return
     problem = verify_signature(version_dir, signer)
     if not problem and (model := read_manifest(version_dir).model) != name:
-        problem = f"it is a version of {model}"
+        problem = f"its manifest is that of a version of {model}"
     if problem:
         raise _rejected(f"{name} version {version_dir.name}", problem)
 

@@ -139,7 +139,7 @@ def zero_inputs(config: ModelConfig) -> BenchInputs:
         )
     if sum(prod(view.dims) * np.dtype(_DTYPES[view.dtype].numpy).itemsize for view in views) > MAX_SENT:
         raise BenchError(
-            f"the inputs of one request have more than {MAX_SENT >> 20} MiB, which a server does not accept",
+            f"the inputs of one request are larger than {MAX_SENT >> 20} MiB, the limit of a request to Triton",
             "correct the dims of the inputs",
             code="bench.no-inputs",
         )

@@ -83,7 +83,7 @@ class ServedModel:
         if self.triton.alive():
             return error
         return BenchError(
-            f"the Triton server exited while it was measured:\n{self.triton.log_tail(10)}",
+            f"the Triton server exited during the measurement:\n{self.triton.log_tail(10)}",
             "see its log for the cause; a common one is lack of memory",
             code="bench.server-died",
             details=self.triton.log_tail(200),

@@ -81,7 +81,7 @@ def _task(session: BuildSession, name: str, fetched: Path | None) -> Task:
     for file in input_files(spec, name):
         if not is_inside(file, spec.root):
             raise SpecError(
-                f"{file} is not in the directory of the spec, which is what machines receive",
+                f"{file} is not in the directory of the spec, and other machines receive only that directory",
                 "move it there, or build with --executor local",
                 code="executor.outside",
                 where=f"models.{name}",

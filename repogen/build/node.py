@@ -156,7 +156,7 @@ def _differences(expected: Mapping[str, str]) -> list[str]:
 def _other_environment(differences: Sequence[str]) -> ExportError:
     return ExportError(
         f"the machine {socket.gethostname()} has {', '.join(differences)}",
-        "install the same packages on every machine: the manifest says what a version was built with",
+        "install the same packages on every machine: the manifest records what a version was built with",
         code="executor.environment",
     )
 

@@ -31,7 +31,7 @@ class Order:
         file: Name of the spec file.
         release: Target Triton release.
         gpu: Whether models without instance_group run on GPUs.
-        templates: Directory of template overrides, relative to the spec; None for none.
+        templates: Directory of template overrides, relative to the spec; None if the spec does not set it.
         server: Triton server for the smoke test; None for no test.
         try_all_exporters: Whether to try the remaining exporters after the first one that succeeds.
         threads: Number of compute threads.

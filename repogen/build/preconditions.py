@@ -98,7 +98,7 @@ def _require_newest_served(directory: Path, *, builds: bool) -> None:
     held = hold_of(directory)
     if held is not None and (builds or held != latest_version(directory)):
         raise PublishError(
-            f"its step {directory.name} is held at version {held}, so it would not be verified with what is served",
+            f"its step {directory.name} is held at version {held}, but the ensemble would be verified with another one",
             f"end the hold with `repogen rollback {directory.name} --release`",
             code="ensemble.held-step",
         )

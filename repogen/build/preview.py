@@ -26,7 +26,7 @@ def preview(spec: Spec, options: BuildOptions, shards: int | None = None) -> Pla
     Args:
         spec: The spec.
         options: Options of the build.
-        shards: Number of shards; None for none.
+        shards: Number of shards; None to not use shards.
 
     Raises:
         RepogenError: A model name is unknown, the repository cannot be used, or MLflow is not configured.

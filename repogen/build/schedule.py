@@ -47,7 +47,7 @@ class Room:
     """Lets models be verified at the same time, as far as memory allows, or one of them alone.
 
     Args:
-        free: Returns the free memory in bytes; None where the system does not say.
+        free: Returns the free memory in bytes; None where the system does not report it.
     """
 
     def __init__(self, free: Callable[[], int | None]) -> None:

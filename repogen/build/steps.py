@@ -194,7 +194,7 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
 
 
 def _pack(session: BuildSession, run: ModelRun) -> PackedPackages | None:
-    """Return the packages to publish with Python code; None if the spec does not ask for it."""
+    """Return the packages to publish with Python code; None if the spec does not request it."""
     source = session.spec.models[run.name].source
     if not isinstance(source, PythonSource) or not source.pack:
         return None

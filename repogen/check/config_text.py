@@ -72,7 +72,7 @@ def read_config(path: Path, release: str, text: str | None = None) -> ConfigText
         if read_error is not None:
             return ConfigText(path, findings=(replace(read_error, path=str(path)),))
     if reason := oversize_reason(text):
-        hint = "is it the right file? repogen cannot check larger configs"
+        hint = "check that this is the right file; repogen cannot check larger configs"
         return ConfigText(path, findings=(Finding("RG005", "error", f"{path.name} {reason}", hint, path=str(path)),))
     suppressed = frozenset(_suppressions(text))
     findings = [*_byte_order(text), *_template_syntax(text)]

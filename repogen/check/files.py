@@ -101,7 +101,7 @@ def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Findin
             yield Finding("RG405", "warning", message, hint, field)
     for field, name in library_filenames(config):
         if "/" in name:
-            message = f"{name!r} is a path on the server, which loads the library at it as native code"
+            message = f"{name!r} is a path on the server: Triton loads the library there as native code"
             hint = "install the library on the server, and write its name without a directory"
             yield Finding("RG405", "warning", message, hint, field)
 
@@ -110,7 +110,7 @@ def _data_file_problem(directory: Path, file: DataFile) -> tuple[Severity, str, 
     """Return severity, message and hint of what is wrong with a file that a config names."""
     relative, path = file.path, directory / file.path
     if "\0" in relative:
-        return "error", f"{file.name!r} is not a file name", "remove the NUL"
+        return "error", f"{file.name!r} is not a file name", "remove the NUL character"
     if leaves(relative):
         return "error", f"{relative!r} is outside the model's directory", "keep the file in the model's directory"
     if is_file(path) or (file.may_be_directory and is_directory(path)):
@@ -202,4 +202,4 @@ def manifest_findings(version: Path) -> Iterator[Finding]:
     for name in unlisted_files(version, manifest):
         if not may_be_imported(name, manifest):  # otherwise damaged_files contains it
             message = f"version {version.name}: {name} is not listed in the manifest"
-            yield Finding("RG407", "warning", message, "remove it: nothing verified it", path=str(version / name))
+            yield Finding("RG407", "warning", message, "remove it: it was not verified", path=str(version / name))

@@ -99,7 +99,7 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 @click.option("--explain", is_flag=True, help="Show which steps ran or came from the cache, and why.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
 @signing_options
-@click.option("--no-report", is_flag=True, help="Write no HTML report to build/reports next to SPEC.")
+@click.option("--no-report", is_flag=True, help="Do not write an HTML report to build/reports next to SPEC.")
 @json_option
 @debug_option
 def build(  # noqa: PLR0913 - one parameter per option

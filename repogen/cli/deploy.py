@@ -93,7 +93,8 @@ def _add_options(command: Command) -> Command:
                 "--header",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help=f"Header of every request; repeatable; visible to other users, unlike {HEADER_VARIABLE}.",
+                help="Header of every request; repeatable. Other users can see this option, but not the variable "
+                f"{HEADER_VARIABLE}.",
             ),
         )
     ):
@@ -128,7 +129,7 @@ def _parse_header(text: str) -> tuple[str, str]:
     default=Path("model_repository"),
     show_default=True,
     metavar="DIR|URL",
-    help="Repository with the content of the servers' repositories.",
+    help="Repository; those of the servers must have the same content.",
 )
 @click.option(
     "unload", "--unload", multiple=True, metavar="NAME", help="Unload this model from the servers; repeatable."

@@ -66,7 +66,8 @@ control_header_option = click.option(
     metavar="KEY=VALUE",
     expose_value=False,
     callback=lambda _context, _option, value: _set_control_header(value),
-    help=f"Header that the server's control API requires; visible to other users, unlike {CONTROL_VARIABLE}.",
+    help="Header that the server's control API requires. Other users can see this option, but not the variable "
+    f"{CONTROL_VARIABLE}.",
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
@@ -83,7 +84,7 @@ _COMMANDS = {
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "plan": ("repogen.cli.plan", "Show what `repogen build` would do, and why."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
-    "prune": ("repogen.cli.repository", "Delete old versions that nothing needs."),
+    "prune": ("repogen.cli.repository", "Delete old versions that are no longer needed."),
     "publish": ("repogen.cli.repository", "Copy verified versions from one repository to another."),
     "report": ("repogen.cli.report", "Write a report of a repository as one HTML file."),
     "rollback": ("repogen.cli.repository", "Make a repository serve an older version of NAME again."),

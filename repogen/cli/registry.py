@@ -152,7 +152,9 @@ def history(
     help="Sync only this model; repeatable.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
-@click.option("--prune", is_flag=True, help="Delete old versions that nothing needs, and models without the alias.")
+@click.option(
+    "--prune", is_flag=True, help="Delete old versions that are no longer needed, and models without the alias."
+)
 @click.option(
     "servers",
     "--deploy",
@@ -201,7 +203,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json), progress_view(quiet=as_json) as progress:
         if servers and prune:
             raise SpecError(
-                "--prune and --deploy cannot be combined: a failed deploy goes back to versions that --prune deletes",
+                "--prune and --deploy cannot be combined: a failed deploy restores a version that --prune deletes",
                 "run `repogen sync --prune` after the deploy",
                 code="sync.prune",
             )

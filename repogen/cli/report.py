@@ -41,8 +41,8 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
     """Write a report of a repository as one HTML file.
 
     Shows the versions of DIRECTORY (default: model_repository), what changed between them, config.pbtxt with the reason
-    of each value, and provenance; with results of this machine, also parity, operators, latency and throughput. Reads
-    manifests and config.pbtxt, and loads no model.
+    for each value, and provenance. If --results has results of the models, also shows parity, operators, latency and
+    throughput. Reads manifests and config.pbtxt, and does not load a model.
     """
     with handle_errors(debug=debug, as_json=as_json):
         rendered = api.report(directory, output=output, results=results)

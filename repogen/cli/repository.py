@@ -220,7 +220,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Delete old versions that nothing needs.
+    """Delete old versions that are no longer needed.
 
     Deletes versions of NAME, or of all models. Never deletes a version that is served, held, newer than the served one,
     aliased in the MLflow registry, named by an ensemble, or not built by repogen.
@@ -277,7 +277,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Copy verified versions from one repository to another.
 
-    Copies a version of NAME, or with --all what the source serves of each model.
+    Copies one version of NAME, or, with --all, the newest served version of every model.
     VERSION is a version in the source; the default is the newest one that is served there. Every byte is compared with
     the manifest while it is copied, and the version gets the target's next number. An ensemble is published with its
     steps. With --format, writes a model.tar.gz for SageMaker, or a directory for Azure ML. With --to
@@ -362,13 +362,13 @@ def sign(*, model: str, repository: Path, signing: Signing, as_json: bool, debug
     """Sign a published version.
 
     VERSION is a version of the repository; the default is the newest one that is served. Every file is compared with
-    the manifest first. The signature covers every file of the version, and replaces an older one.
+    the manifest first. The signature covers every file of the version, and replaces an existing signature.
     """
     with handle_errors(debug=debug, as_json=as_json):
         key = signing.key()
         if key is None:
             raise SpecError(
-                "there is no key to sign with", "pass --sign-key FILE or --sign-keyless", code="sign.options"
+                "no signing key is specified", "pass --sign-key FILE or --sign-keyless", code="sign.options"
             )
         name, version = model_and_version(model)
         report = api.sign(name, version, key=key, repository=repository)

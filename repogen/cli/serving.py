@@ -112,7 +112,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug):
         if poll and is_url(directory):
             raise SpecError(
-                f"{directory} is served from a copy, which does not change, so that --poll has no effect",
+                f"{directory} is served from a copy, which does not change, so --poll has no effect",
                 "serve it without --poll, or pass a directory",
                 code="server.poll",
             )

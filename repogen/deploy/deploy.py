@@ -46,7 +46,9 @@ def deploy(repository: Path, options: DeployOptions, progress: Progress) -> Depl
     """
     if both := sorted({*options.models} & {*options.unload}):
         raise SpecError(
-            f"{', '.join(both)} cannot be deployed and unloaded", "remove --unload or the name", code="deploy.unload"
+            f"{', '.join(both)} cannot be both deployed and unloaded",
+            "remove --unload or the name",
+            code="deploy.unload",
         )
     groups = plan(repository, options.models) if options.models or not options.unload else ()
     for model in (model for group in groups for model in group):

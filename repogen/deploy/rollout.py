@@ -272,7 +272,7 @@ class Rollout:
             return "was not served before, and was unloaded"
         parts = [f"serves {_versions_text(before)} as before"]
         if untested:
-            parts.append(f"{_versions_text(untested)} was not tested: {self.repository} has no golden tensors of it")
+            parts.append(f"{_versions_text(untested)} could not be tested: {self.repository} has no golden tensors")
         if before != attempt.model.versions:
             parts.append(
                 f"{self.repository} still selects {_versions_text(attempt.model.versions)}, which the server loads "

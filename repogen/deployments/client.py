@@ -55,7 +55,7 @@ Target URI:
   {SCHEME}://HOST:PORT[,HOST:PORT...][?repository=DIR&tls_root=FILE&tls_key=FILE&tls_cert=FILE]
   {SCHEME}, with the servers in the environment variable REPOGEN_DEPLOY_SERVERS
 
-  HOST:PORT is the address of the gRPC service. DIR is the repository that the servers read, as this machine sees it;
+  HOST:PORT is the address of the gRPC service. DIR is the path on this machine of the repository that the servers read;
   default: REPOGEN_DEPLOY_REPOSITORY, or model_repository.
 
 Options of create and update (-C KEY=VALUE):

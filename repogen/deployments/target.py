@@ -68,7 +68,7 @@ def parse_target(
     servers = tuple(name for name in names.split(",") if name)
     if not servers:
         raise SpecError(
-            "the target names no server",
+            "the target does not contain the address of a server",
             f"use -t {SCHEME}://HOST:PORT, with the address of Triton's gRPC service, or set {SERVERS_VARIABLE}",
             code="deployments.server",
         )

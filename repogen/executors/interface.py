@@ -41,7 +41,7 @@ class Task:
         inputs: Directory of files that the task reads.
         outputs: Empty directory for the files that it writes.
         cpus: Number of processors that it uses.
-        memory_mb: Memory that it needs, in MiB; None if the spec does not say.
+        memory_mb: Memory that it needs, in MiB; None if the spec does not set it.
         gpus: Number of GPUs that it needs.
     """
 

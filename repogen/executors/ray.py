@@ -87,7 +87,7 @@ class Cluster:
     """
 
     def __init__(self, ray: Any) -> None:  # noqa: ANN401 - ray is optional, and its functions are not typed
-        """Ask for the size of the cluster."""
+        """Read the size of the cluster."""
         self._ray = ray
         self._remote = ray.remote(_run_on_node)
         self.jobs = min(_MAX_JOBS, 2 * max(1, int(ray.cluster_resources().get("CPU", 1))))
@@ -186,7 +186,7 @@ def _receive(items: Iterator[tuple[str, Any]], outputs: Path, progress: Callable
                 raise TaskLostError(message, hint, details=details)
             case "file":
                 if Path(value).name != value:
-                    raise SpecError(f"a node sent a file named {value!r}", code="executor.file")
+                    raise SpecError(f"a node sent a file with the invalid name {value!r}", code="executor.file")
                 target = outputs / value
                 target.touch()
             case _:

@@ -53,8 +53,8 @@ class PassOptions(Section):
 class Pass(ABC):
     """A transformation of a graph; the entry point is a subclass without constructor arguments.
 
-    ``repogen.optimize.passes`` runs every pass in one place: ``requires``, the call, the checks that hold for every
-    pass, ``ensures``. The worker then verifies the result; if it is wrong, the graph before the pass is used.
+    ``repogen.optimize.passes`` runs every pass in one place: ``requires``, the call, ``ensures``, and the checks that
+    apply to every pass. The worker then verifies the result; if it is wrong, the graph before the pass is used.
 
     The module of the class is imported when a spec selects the pass: import other packages in its methods.
 

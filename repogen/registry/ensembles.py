@@ -38,9 +38,9 @@ def pinned_steps(registry: ModelRegistry, ensemble: RegistryEntry, manifest: Man
     """
     steps = manifest.provenance.steps
     if ensemble.name in steps or len(steps) > _MAX_STEPS:
-        reason = "itself" if ensemble.name in steps else f"{len(steps)} models; the limit is {_MAX_STEPS}"
+        reason = "itself" if ensemble.name in steps else f"{len(steps)} models (the limit is {_MAX_STEPS})"
         raise TrackingError(
-            f"the manifest of {ensemble.name} version {ensemble.version} says that it uses {reason}",
+            f"the manifest of {ensemble.name} version {ensemble.version} lists {reason} as its steps",
             "build it again, and promote that version",
             code="tracking.step",
         )

@@ -125,7 +125,7 @@ def _of_model(model: ModelReport, spec: Spec) -> Iterator[Annotation]:
             "error", f"{model.name}: {error.code}", _with_hint(error.message, error.hint), places, spec.root
         )
     if model.parity_skipped:
-        text = f"{len(model.parity_skipped)} parity cases were skipped: parity.budget_seconds was used up"
+        text = f"parity.budget_seconds was used up; number of skipped parity cases: {len(model.parity_skipped)}"
         yield Annotation("warning", f"{model.name}: parity", text, (model_line,))
     if model.smoke is not None:
         yield from _of_smoke(model.smoke, (model_line,), failures=False)

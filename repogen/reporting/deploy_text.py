@@ -19,7 +19,7 @@ _HEADINGS = ("server", "model", "action", "before", "serves", "repository", "smo
 
 
 def deploy_text(report: DeployReport, *, debug: bool) -> str:
-    """Return what each server serves of each model, notes, the result, and failures last."""
+    """Return the versions of each model that each server serves, notes, the result, and failures last."""
     rows = [_row(server, model) for server in report.servers for model in server.models]
     parts = [table(_HEADINGS, rows)] if rows else []
     notes = [f"  {note}" for server in report.servers for note in _notes(server)]

@@ -157,12 +157,12 @@ class GainDocument(TypedDict):
 
 @with_config(_STRICT)
 class QualityDocument(TypedDict):
-    """The figures of `quality.callable`."""
+    """The values that `quality.callable` returned."""
 
     reference: float
-    """Figure of the original"""
+    """Value for the original model"""
     optimized: float
-    """Figure of the optimized graph"""
+    """Value for the optimized graph"""
     max_drop: float
     """Budget"""
 
@@ -176,9 +176,9 @@ class LossyDocument(TypedDict):
     precision: Literal["float16", "bfloat16", "qint8"]
     """Coarsest precision that they compute in"""
     quality: QualityDocument | None
-    """Figures of the published graph; null if it is within the tolerances of parity"""
+    """Values for the published graph; null if it is within the tolerances of parity"""
     summary: str
-    """The passes and the figures in one line"""
+    """The passes and the values in one line"""
 
 
 @with_config(_STRICT)
@@ -204,7 +204,7 @@ class PassDocument(TypedDict):
     gain: GainDocument | None
     """Effect on latency; null if it was not measured"""
     quality: QualityDocument | None
-    """Figures of `quality.callable`; null if they were not measured"""
+    """Values of `quality.callable`; null if they were not measured"""
 
 
 @with_config(_STRICT)
@@ -540,7 +540,7 @@ class PromotionDocument(TypedDict):
     server: str | None
     """Triton server that was used for the measurements"""
     indicative: bool
-    """Whether times are only indicative"""
+    """Whether the times can differ from those in production, because the embedded server was measured"""
     move: MoveDocument | None
     """The move of the alias; null if it was not moved"""
     steps: list[StepMoveDocument]
@@ -806,7 +806,7 @@ class TrialDocument(TypedDict):
     figures: FiguresDocument | None
     """Medians; of the short measurement if the trial was stopped; null if it failed"""
     violations: list[str]
-    """Constraints that the figures violate"""
+    """Constraints that the measurements violate"""
     reason: str | None
     """Why it failed or was stopped"""
     seconds: float
@@ -818,7 +818,7 @@ class ComparisonRowDocument(TypedDict):
     """One config of the final comparison."""
 
     name: Literal["tuned", "spec", "auto"]
-    """`tuned` for the chosen config, `spec` for that of the spec, `auto` for the one that Triton completes by itself"""
+    """`tuned` for the chosen config, `spec` for that of the spec, `auto` for Triton's auto-completed config"""
     p50: EstimateDocument
     """Median latency in milliseconds"""
     p95: EstimateDocument
@@ -1058,7 +1058,7 @@ class RollbackDocument(TypedDict):
     dry_run: bool
     """Whether nothing was changed"""
     notes: list[str]
-    """What clients and ensembles notice"""
+    """What changes for clients and ensembles"""
     deploy: NotRequired[DeployDocument]
     """What the servers of `--server` serve; missing without it"""
 

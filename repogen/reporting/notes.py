@@ -30,9 +30,7 @@ def model_notes(model: ModelReport) -> list[str]:
         notes.append(f"max_batch_size is 0: {model.batch_reason}")
     if model.parity_skipped:
         case_names = "; ".join(model.parity_skipped)
-        notes.append(
-            f"{len(model.parity_skipped)} parity cases skipped, parity.budget_seconds was used up: {case_names}"
-        )
+        notes.append(f"parity.budget_seconds was used up; skipped parity cases: {case_names}")
     if model.peak_rss_bytes >= _LARGE:
         notes.append(f"peak memory of the worker: {size_text(model.peak_rss_bytes)}")
     if model.registry_version is not None:

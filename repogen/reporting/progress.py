@@ -42,7 +42,7 @@ _STEPS = {
     "fetch": "fetch: download from the registry",
     "confirm": "confirm in MLflow's registry",
 }
-"""What a step does, where its name does not say it."""
+"""What a step does, where its name does not explain it."""
 
 
 @contextmanager

@@ -20,8 +20,8 @@ _GATE_HEADINGS = ("gate", "measured", "limit", "verdict")
 _HISTORY_HEADINGS = ("alias", "version", "from", "until", "by", "why", "figures")
 _SYNC_HEADINGS = ("model", "action", "version", "alias")
 _INDICATIVE = (
-    "times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container "
-    "(--server docker) for production times"
+    "times are only indicative: the embedded Triton runs ONNX Runtime in Python; for production times, measure with "
+    "NVIDIA's container (--server docker)"
 )
 _OUTSIDE = "outside"
 _ALIASED_ACTIONS = frozenset({SyncAction.PUBLISHED, SyncAction.KEPT, SyncAction.FAILED, SyncAction.IGNORED})
@@ -57,7 +57,7 @@ def history_text(history: History) -> str:
         return f"no alias history recorded for {history.model}"
     parts = [table(_HISTORY_HEADINGS, [_period_row(period) for period in history.periods])]
     moves = [
-        f"{period.alias} was {_destination(period)} outside of repogen: when, by whom and why is not recorded"
+        f"{period.alias} was {_destination(period)} outside of repogen: when, by whom and why are not recorded"
         for period in history.periods
         if period.why == _OUTSIDE and period.present
     ]
@@ -111,12 +111,12 @@ def _promotion_outcome(report: PromotionReport) -> str:
     alias = f"{report.alias} of {report.model}"
     change = f"version {report.new}" if report.old is None else f"version {report.old} -> {report.new}"
     if report.outcome is Outcome.ALREADY:
-        return f"{alias} is already version {report.new}; nothing was measured or moved"
+        return f"{alias} already points to version {report.new}; nothing was measured or moved"
     if report.outcome is Outcome.WOULD_MOVE:
         return f"{alias} would move: {change}; nothing was moved"
     if report.outcome is Outcome.REFUSED:
         failure_count = sum(gate.verdict is Verdict.FAILED for gate in report.gates)
-        current = "is still unset" if report.old is None else f"is still version {report.old}"
+        current = "is still unset" if report.old is None else f"still points to version {report.old}"
         gates = "1 gate" if failure_count == 1 else f"{failure_count} gates"
         return f"not promoted: version {report.new} failed {gates}; {alias} {current}"
     by = f" by {report.move.by} at {report.move.at}" if report.move is not None else ""

@@ -109,7 +109,7 @@ def findings_text(findings: Sequence[Finding], models: int) -> str:
     if safe := applicable.count("safe"):
         lines.append(f"{safe} can be fixed with `--fix`; `--diff` shows how")
     if unsafe := applicable.count("unsafe"):
-        lines.append(f"{unsafe} can be fixed with `--fix --unsafe-fixes`, if the fix is what you want")
+        lines.append(f"{unsafe} can be fixed with `--fix --unsafe-fixes`, which applies guesses")
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MB = 1e6
 _MAX_ROWS = 12
-_NAMES = {"tuned": "tuned", "spec": "spec as it was", "auto": "Triton's auto-complete"}
+_NAMES = {"tuned": "tuned", "spec": "original spec", "auto": "Triton's auto-complete"}
 
 
 def tune_text(report: TuneReport, *, debug: bool) -> str:

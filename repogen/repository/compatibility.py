@@ -43,7 +43,7 @@ def require_same_signature(published: Manifest, version: int, staged: StagedVers
         raise PublishError(
             f"{staged.name}: inputs or outputs differ from version {version} in the repository, and config.pbtxt "
             "belongs to all versions:\n" + "\n".join(f"  {line}" for line in lines),
-            "publish it under another model name, or accept that every client breaks with --allow-breaking",
+            "publish it under another model name, or, if all clients can handle the change, use --allow-breaking",
             code="publish.breaking",
         )
 
@@ -68,7 +68,7 @@ def require_same_tensors(config: bytes, staged: StagedVersion) -> None:
         raise PublishError(
             f"{staged.name}: inputs or outputs differ from those of the existing config.pbtxt:\n"
             + "\n".join(f"  {line}" for line in lines),
-            "change the spec, or accept that clients break with --allow-breaking",
+            "change the spec, or, if all clients can handle the change, use --allow-breaking",
             code="publish.breaking",
         )
 

@@ -129,7 +129,7 @@ def require_synced(repository: Path, alias: str) -> None:
     elif owner is not None or models_of(repository):
         raise PublishError(
             f"{repository} is written by `repogen build`: sync would not recognize its models",
-            f"sync into a directory of its own: `repogen sync --alias {alias} --repository OTHER`",
+            f"sync into a separate directory: `repogen sync --alias {alias} --repository OTHER`",
             code="sync.built-repository",
         )
 

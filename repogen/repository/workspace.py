@@ -279,7 +279,7 @@ def _make_container(container: Path) -> None:
     make_directory(container)
     if reason := _foreign_reason(container):
         raise PublishError(
-            f"{container} {reason}: the files that are tested there could be exchanged before they are published",
+            f"{container} {reason}: the files that are tested there could be replaced before they are published",
             "remove it, or choose another directory with --stage-dir",
             code="stage.foreign",
         )

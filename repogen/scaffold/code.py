@@ -113,7 +113,7 @@ def _inspected(
 ) -> ModelDescription:
     """Return a description with the inputs that loading the model shows; with the reason if it cannot be loaded."""
     source = {"kind": "torch", **description.source}
-    guessed = f"CHECK the bounds of {', '.join(dims)}: nothing states them." if dims else ""
+    guessed = f"CHECK the bounds of {', '.join(dims)}: they are guesses." if dims else ""
     try:
         require_installed([])
         model = ModelSpec.model_validate({"source": source, "examples": examples, "dims": dims})

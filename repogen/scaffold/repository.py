@@ -106,7 +106,8 @@ class _Existing:
             return {}
         for path in self.named_files:
             if path.name.endswith(_CODE):
-                raise _unsupported(f"{self.relative(path)} is the name of Python code, and would be copied to the spec")
+                name = self.relative(path)
+                raise _unsupported(f"{name} has the name of a Python file, and would be copied next to the spec")
         return {self.published(path): path for path in (*paths, *self.named_files) if is_file(path)}
 
     @property
@@ -288,10 +289,10 @@ def _guesses(signature: Signature) -> Iterator[str]:
     """Yield a note for what config.pbtxt does not have, and the spec therefore guesses."""
     dims = {dim for tensor in signature.inputs for dim in tensor.shape if isinstance(dim, str)} - {"batch"}
     if dims:
-        yield f"CHECK the bounds of {', '.join(sorted(map(str, dims)))}: config.pbtxt does not have them."
+        yield f"CHECK the bounds of {', '.join(sorted(map(str, dims)))}: config.pbtxt does not specify them."
     integers = [tensor.name for tensor in signature.inputs if "int" in tensor.dtype]
     if integers:
-        yield f"CHECK the range of {', '.join(integers)}: config.pbtxt does not have it."
+        yield f"CHECK the range of {', '.join(integers)}: config.pbtxt does not specify it."
 
 
 def _missing(existing: _Existing, signature: Signature) -> str:

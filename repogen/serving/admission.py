@@ -103,7 +103,7 @@ def require_admitted(model: Path, text: str, published: Path | None = None) -> N
     if reasons := (*load_refusals(model, config), *existing):
         raise ConfigError(
             f"{model.name} would run code, or use files outside of its repository:\n" + "\n".join(reasons),
-            "remove what the reasons name; only Python models may contain code",
+            "remove these files and settings; only Python models may contain code",
             code="config.not-admitted",
         )
 

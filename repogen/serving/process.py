@@ -218,7 +218,7 @@ def triton_options(launch: Launch, mode: ControlMode, version: str, *, strict: b
 
 
 def socket_options(directory: str) -> list[str]:
-    """Return the options of a server without ports, which listens on sockets in ``directory``, as it sees it."""
+    """Return the options of a server without ports, which listens on sockets in ``directory``, a path on the server."""
     return [
         *(f"--grpc-address=unix:{directory}/{_GRPC_SOCKET}", f"--grpc-port={_GRPC_SUFFIX}"),
         f"--http-address=unix:{directory}/{_HTTP_SOCKET}",

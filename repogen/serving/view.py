@@ -33,7 +33,7 @@ class View:
     Args:
         repository: The repository.
         run_dir: Private directory of the server, in which ``models`` is the view.
-        seen_as: Path of the repository as the server sees it.
+        seen_as: Path of the repository on the server.
         progress: Receives a note about each model that is not in the view.
     """
 

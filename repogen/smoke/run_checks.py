@@ -40,7 +40,7 @@ _HINTS = {
         "list the package and its version in source.requirements, for example NAME==1.2.3; the embedded server then "
         "installs it, and with pack: true it is published with the version"
     ),
-    "KIND_GPU": "this server has no GPU: use one that has; `repogen smoke` tests the model on the CPU",
+    "KIND_GPU": "this server has no GPU: use a server with one; `repogen smoke` tests the model on the CPU",
 }
 
 

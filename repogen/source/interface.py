@@ -47,7 +47,7 @@ class BuiltStep:
         signature: Inputs and outputs with full shapes.
         max_batch_size: As in its config.pbtxt; 0 if the model does not batch.
         steps: Its own steps if it is an ensemble; otherwise empty.
-        lossy: The lossy passes that were applied; None for none.
+        lossy: The lossy passes that were applied; None if there were none.
         max_abs_diff: Largest absolute difference from its original, as its build measured it.
     """
 

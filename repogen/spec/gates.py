@@ -37,7 +37,7 @@ class ParityGate(Section):
 
 
 class SizeGate(Section):
-    """Bytes of the graph and its weights; 1 MB is 2^20 bytes."""
+    """Size of the graph and its weights; 1 MB is 2^20 bytes."""
 
     max_mb: Positive | None = Field(default=None, description="Largest size in MB")
     max_ratio: Positive | None = Field(default=None, description="Largest size relative to the current champion's")
@@ -57,13 +57,13 @@ class ThroughputGate(Section):
 
 
 class EvaluationGate(Section):
-    """A figure that your code computes from Triton's responses; higher is better."""
+    """A metric that your code computes from Triton's responses; higher is better."""
 
-    callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> figure')
+    callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> value')
     data: str | None = Field(default=None, description="File passed to the callable, relative to the spec")
-    metric: str | None = Field(default=None, min_length=1, description="Name of the figure, if it returns several")
-    min: Figure | None = Field(default=None, description="Smallest figure that passes")
-    max_drop: Tolerance | None = Field(default=None, description="Largest drop below the current champion's figure")
+    metric: str | None = Field(default=None, min_length=1, description="Name of the metric, if there are several")
+    min: Figure | None = Field(default=None, description="Smallest value that passes")
+    max_drop: Tolerance | None = Field(default=None, description="Largest drop below the current champion's value")
     timeout_seconds: Seconds = Field(default=300.0, description="Time limit of the callable, including imports")
 
 

@@ -153,7 +153,7 @@ class PassSpec(Section):
     )
     gain: StrictBool | None = Field(
         default=None,
-        description="Whether the result is used only if it is measurably faster; the pass decides if omitted",
+        description="Whether the result is used only if it is measurably faster; if omitted, the default of the pass",
     )
 
     @model_validator(mode="before")
@@ -203,12 +203,12 @@ OptimizeSpec = Annotated[
 
 
 class QualitySpec(Section):
-    """A figure that your code computes from outputs, by which lossy passes are judged; higher is better."""
+    """A metric that your code computes from outputs, by which lossy passes are judged; higher is better."""
 
-    callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> figure')
+    callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> value')
     data: str | None = Field(default=None, description="File passed to the callable, relative to the spec")
-    metric: str | None = Field(default=None, min_length=1, description="Name of the figure, if it returns several")
-    max_drop: Tolerance = Field(description="Budget: largest drop below the figure of the original model")
+    metric: str | None = Field(default=None, min_length=1, description="Name of the metric, if there are several")
+    max_drop: Tolerance = Field(description="Budget: largest drop below the value of the original model")
 
 
 class ParitySpec(Section):
@@ -236,13 +236,13 @@ class LimitsSpec(Section):
 
 
 class ResourcesSpec(Section):
-    """What a build of the model needs; an executor chooses a machine by it. It does not change what is published."""
+    """What a build of the model needs, for choosing a machine. It does not change what is published."""
 
     cpus: Annotated[int, Field(strict=True, ge=1, le=1024), must_be("an integer from 1 to 1024")] = Field(
         default=1, description="Processors; the number of compute threads on another machine"
     )
     memory_mb: MemoryMb | None = Field(
-        default=None, description="Memory in MiB; what the last build needed if omitted, for `--jobs auto`"
+        default=None, description="Memory in MiB; if omitted, `--jobs auto` uses what the last build needed"
     )
     gpus: Annotated[int, Field(strict=True, ge=0, le=64), must_be("an integer from 0 to 64")] = Field(
         default=0, description="GPUs"

@@ -243,7 +243,7 @@ def _published_file(path: KeyPath, file: str, root: Path) -> Findings:
         yield Finding(path, f'"{printable(file)}" leads out of the spec\'s directory', hint)
     elif not problems and is_private_hard_link(root / file):
         hint = f"replace it with a copy: cp --remove-destination, or make it readable: chmod o+r {printable(file)}"
-        yield Finding(path, f'"{printable(file)}" has other names (hard links), and not every user may read it', hint)
+        yield Finding(path, f'"{printable(file)}" has more than one hard link, and not every user may read it', hint)
 
 
 def _lexically_inside(file: str, root: Path) -> bool:

@@ -53,7 +53,9 @@ class TorchSource(SourceOptions):
     kind: Literal["torch"] = "torch"
     factory: str = Field(description='"file.py:callable" relative to the spec, or "package.module:callable"')
     kwargs: dict[str, object] = Field(default_factory=dict, description="Keyword arguments of the factory")
-    weights: str | None = Field(default=None, description="safetensors, or .pt read with weights_only=True")
+    weights: str | None = Field(
+        default=None, description="safetensors file, or a torch.save file that is read with weights_only=True"
+    )
     dtype: Precision | None = Field(
         default=None, description="Cast floating-point weights to this; bfloat16 is always cast"
     )

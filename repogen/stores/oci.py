@@ -324,7 +324,7 @@ def _is_plain(part: str) -> bool:
 def _malformed(image: Reference, problem: str) -> PublishError:
     return PublishError(
         f"{image.url} is not an image of a model repository: {problem}",
-        "push it with `repogen publish`, or build it from an image that was",
+        "push the image with `repogen publish`, or build it from an image that `repogen publish` pushed",
         code="store.image",
     )
 

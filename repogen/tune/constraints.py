@@ -74,7 +74,7 @@ def _constraint(text: str) -> Constraint:
         raise _error(f"{printable(text.strip())!r} is not a constraint", _EXAMPLES)
     metric, unit, units = match["metric"].lower(), match["unit"], _UNITS.get(match["metric"].lower())
     if units is None:
-        raise _error(f"{printable(match['metric'])!r} is not a figure that can be limited", f"use {', '.join(_UNITS)}")
+        raise _error(f"{printable(match['metric'])!r} is not a metric that can be limited", f"use {', '.join(_UNITS)}")
     minimum = metric == "throughput"
     if match["operator"].startswith(">") is not minimum:
         operator = ">" if minimum else "<"

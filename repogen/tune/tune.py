@@ -135,7 +135,7 @@ class _Tuning:
         self.progress.step(request.model, "serve the published version, and check its outputs")
         self._require_figures(self.bed.probe())
         self.bed.choice = replace(self.bed.choice, progress=Silent())  # a server starts for each trial
-        self.notes += [f"not measured as published: {line}" for line in self.bed.overrides]
+        self.notes += [f"measured with a changed config: {line}" for line in self.bed.overrides]
         plan = self._plan()
         if not plan.space.choices:
             raise SpecError(f"{request.model} has no settings to tune", code="tune.nothing")
@@ -307,7 +307,7 @@ class _Tuning:
             tracker.tracker.log_trial(trial)
         except TrackingError as error:
             tracker.failed = True
-            self.notes.append(f"trials from {trial.number} on are not in MLflow: {error.message}")
+            self.notes.append(f"trial {trial.number} and later ones could not be logged to MLflow: {error.message}")
 
     @contextmanager
     def _tracked(self, tracker: TuneTracker | None) -> Iterator[_Tracked | None]:
@@ -336,7 +336,7 @@ class _Tuning:
             try:
                 tracked.tracker.finish(tracked.report)
             except TrackingError as error:
-                self.progress.note(request.model, f"the result is not in MLflow: {error.message}")
+                self.progress.note(request.model, f"the result could not be logged to MLflow: {error.message}")
 
 
 @dataclass
@@ -351,7 +351,7 @@ class _Tracked:
 _NAMES = {
     "tuned": "the tuned config",
     "spec": "the config of the spec",
-    "auto": "the config that Triton completes by itself",
+    "auto": "Triton's auto-completed config",
 }
 
 

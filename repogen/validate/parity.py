@@ -410,7 +410,7 @@ def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceMo
             "parity: {atol: …}"
         )
     if source.against:
-        return "the reference may have other weights, another architecture, or its inputs in another order"
+        return "the reference may have different weights, a different architecture, or a different order of inputs"
     if all("among the actual values" in case.reason for case in failed) and _has_mask(source):
         return (
             "a mask that hides a whole row gives NaN in the graph and 0 in PyTorch: set examples: with masks that keep "

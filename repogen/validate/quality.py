@@ -42,7 +42,7 @@ class QualityJudge:
         """The figure of the original.
 
         Raises:
-            SourceError: The user's code fails, or returns no figure.
+            SourceError: The user's code fails, or does not return a number.
         """
         return self._figure(self.source.reference)
 
@@ -50,7 +50,7 @@ class QualityJudge:
         """Return the figures of the original and of a graph.
 
         Raises:
-            SourceError: The user's code fails, or returns no figure.
+            SourceError: The user's code fails, or does not return a number.
         """
         return Quality(self.reference, self._figure(published), self.spec.max_drop)
 
@@ -66,7 +66,7 @@ class QualityJudge:
             figures = figures_of(returned)
         except ValueError as error:
             hint = "return a float, or a dict of floats by name"
-            raise SourceError(f"{name} did not return a figure: {error}", hint, code=_CODE, where=name) from error
+            raise SourceError(f"{name} did not return a number: {error}", hint, code=_CODE, where=name) from error
         figure, reason = select_figure(figures, self.spec.metric, "quality.metric")
         if figure is None:
             raise SourceError(f"{name}: {reason}", code=_CODE, where=name)

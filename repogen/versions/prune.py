@@ -1,4 +1,4 @@
-"""``repogen prune``: deletes old versions that nothing needs.
+"""``repogen prune``: deletes old versions that are no longer needed.
 
 Each version is renamed out of the repository, and then deleted there, so Triton never sees a part of it.
 """

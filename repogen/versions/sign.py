@@ -42,7 +42,7 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
     if version.manifest is None:
         raise PublishError(
             f"{name} version {number} cannot be signed: {version.problem}",
-            "sign versions that `repogen build` or `repogen sync` published",
+            "sign versions that `repogen build`, `repogen sync` or `repogen publish` published",
             code="sign.not-built",
         )
     with locked(repository, 60.0):

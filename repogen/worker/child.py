@@ -62,7 +62,7 @@ def _record(error: BaseException, job: Job, state: ProcessState) -> ErrorRecord:
     if changes := state.changes(error):
         return SourceError(
             f"the model's code {' and '.join(changes)}, after which {_name_and_message(error)}",
-            "the worker needs this for the export; change it in a process of its own, or undo the change",
+            "the worker needs this for the export; change it in a separate process, or undo the change",
             code="source.process",
             details="".join(traceback.format_exception(error)),
         ).record

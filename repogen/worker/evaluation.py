@@ -24,7 +24,7 @@ class EvaluationJob:
     Attributes:
         callable: ``file.py:callable`` or ``package.module:callable``.
         root: Directory that it is relative to.
-        data: File that is passed to it; None for none.
+        data: File that is passed to it; None if there is no file.
         address: Where the version is served.
         timeout_seconds: Time limit for the user's code, its imports included.
     """
@@ -65,7 +65,7 @@ def run_evaluation(job: EvaluationJob) -> dict[str, float]:
         The figures by name; one number has the name "".
 
     Raises:
-        RepogenError: The code failed, crashed, did not return a figure, or exceeded its time limit.
+        RepogenError: The code failed, crashed, did not return a number, or exceeded its time limit.
     """
     with tempfile.TemporaryDirectory(prefix="repogen-evaluation-") as scratch:
         task = Task("repogen.worker.evaluation_child", JOB.dump_json(job), job.root, Path(scratch) / "log")

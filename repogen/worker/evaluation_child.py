@@ -54,7 +54,7 @@ def _figures(job: EvaluationJob, returned: object) -> dict[str, float]:
         return figures_of(returned)
     except ValueError as error:
         raise GateError(
-            f"{job.callable} did not return a figure: {error}",
+            f"{job.callable} did not return a number: {error}",
             "return a float, or a dict of floats by name",
             code=_CODE,
         ) from error

@@ -30,7 +30,7 @@ class VerifiedGraph:
         artifact: The graph.
         validation: What was measured.
         golden_dir: Directory of its golden tensors.
-        lossy: The lossy passes that were applied; None for none.
+        lossy: The lossy passes that were applied; None if there were none.
     """
 
     artifact: OnnxArtifact

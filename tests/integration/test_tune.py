@@ -211,7 +211,7 @@ def test_model_that_does_not_batch(tmp_path: Path, new_project: Callable[[Path],
     assert report["batch"] == 0
     assert not {"max_batch_size", "dynamic_batching"} & set(report["space"])
     assert "auto" not in {row["name"] for row in report["comparison"]}
-    assert any("completes by itself was not compared" in note for note in report["notes"])
+    assert any("auto-completed config was not compared" in note for note in report["notes"])
 
 
 def test_errors_before_a_server_is_started(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""The evaluation gate: a figure that the user's code computes from a served version."""
+"""The evaluation gate: a metric that the user's code computes from a served version."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Evaluations:
 
 
 class Evaluation(Gate[EvaluationGate, Evaluations]):
-    """A figure that the user's code computes from Triton's responses; higher is better."""
+    """A metric that the user's code computes from Triton's responses; higher is better."""
 
     options = EvaluationGate
     requires = Requires.SERVED

@@ -130,7 +130,7 @@ def _apply(values: Gates, flag: str) -> None:
 def _switch(flag: str) -> bool:
     value = _scalar(flag.partition("=")[2]) if "=" in flag else True
     if not isinstance(value, bool):
-        raise ValueError("smoke is on or off")  # noqa: TRY004 - a value of the user
+        raise ValueError("smoke must be on or off")  # noqa: TRY004 - a value of the user
     return value
 
 

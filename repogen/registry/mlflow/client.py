@@ -53,7 +53,7 @@ class Connection:
         except (MlflowException, RequestException, OSError) as error:
             raise TrackingError(
                 f"{what} failed: {_one_line(error)} (MLflow at {redact_uri(self.tracking.uri)})",
-                hint or "run the same command again when the server is back",
+                hint or "run the same command again when the server is available",
                 code=_code(error),
                 details=scrubbed(str(error)),
             ) from error

@@ -125,7 +125,8 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
     if version is None:
         raise GateError(
             f"{name}: no version is recorded before version {current.version} of {alias!r}",
-            f"`repogen history {name}` shows the record; `repogen promote {name} VERSION --alias {alias}` moves it",
+            f"`repogen history {name}` shows the recorded moves; to move the alias to a version, run `repogen promote "
+            f"{name} VERSION --alias {alias}`",
             code="promotion.nothing-before",
         )
     target = next((entry for entry in entries if entry.version == version), None)
@@ -286,7 +287,7 @@ def _recorded(registry: ModelRegistry, report: PromotionReport) -> PromotionRepo
     try:
         registry.record(run)
     except TrackingError as error:
-        return replace(report, notes=(*report.notes, f"the promotion has no run in MLflow: {error.message}"))
+        return replace(report, notes=(*report.notes, f"the promotion could not be logged to MLflow: {error.message}"))
     return report
 
 

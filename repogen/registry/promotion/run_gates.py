@@ -55,7 +55,7 @@ class GateRun:
     Attributes:
         results: One result per limit, in the order of the gates.
         server: Human-readable description of the Triton; empty when none was started.
-        indicative: Whether its times only indicate production's.
+        indicative: Whether its times can differ from those in production.
     """
 
     results: tuple[GateResult, ...]

@@ -33,8 +33,8 @@ def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, Reg
             suggestion(
                 unknown,
                 sorted(candidates),
-                f"it is on {', '.join(sorted(aliased)) or 'no model'}; set it with `repogen promote NAME --alias "
-                f"{options.alias}`",
+                f"models with the alias: {', '.join(sorted(aliased)) or 'none'}; set it with `repogen promote NAME "
+                f"--alias {options.alias}`",
             ),
             code="sync.no-such-model",
         )
@@ -119,7 +119,7 @@ def require_loadable_ensemble(staged: StagedVersion, repository: Path, others: I
     if reason := unfit(staged.config.text, staged.name, repository, others):
         raise PublishError(
             f"{staged.name} was not published: {reason}",
-            "build it together with its steps, without `version:` in them: the registry numbers versions itself",
+            "build it together with its steps, without `version:` in them: the registry assigns version numbers",
             code="sync.no-step",
         )
 

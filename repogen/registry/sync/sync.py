@@ -213,7 +213,7 @@ def _rows_after(
         if step in completed or (step.result.action not in CHANGES and name != current):
             yield step.result
         elif name != current:
-            note = f"not changed: {current} failed, and both change together"
+            note = f"not changed: {current} failed, and both are changed together"
             yield SyncedVersion(name, SyncAction.IGNORED, step.result.version, note)
     if name == current:
         yield failed(name, run.selection.entry(name), error)

@@ -49,7 +49,7 @@ class RowChart:
         scale: The scale.
         rows: The rows.
         mark: Bars start at 0, dots do not.
-        limit: Position of a line that marks a limit; None for none.
+        limit: Position of a line that marks a limit; None if there is no limit.
         limit_text: What the line is.
         omitted: Number of rows that were left out.
     """
@@ -149,7 +149,7 @@ class Axis:
         heading: Heading of the labels.
         unit: Heading of the values.
         mark: Bars on a linear scale, dots on a logarithmic one.
-        limit: A limit to mark on the scale; None for none.
+        limit: A limit to mark on the scale; None if there is no limit.
         limit_text: What the limit is.
     """
 

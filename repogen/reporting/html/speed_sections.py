@@ -81,7 +81,7 @@ def _batch_parts(batch: int, rows: Sequence[BenchRowDocument], baseline: str | N
 
 
 def _latency_chart(batch: int, rows: Sequence[BenchRowDocument], baseline: str | None) -> RowChart:
-    factor = f"; factors compare with {_NAMES.get(baseline, baseline)}" if baseline else ""
+    factor = f"; factors are relative to {_NAMES.get(baseline, baseline)}" if baseline else ""
     axis = Axis(
         f"Median latency at batch {batch}, one request at a time, with its 95% interval{factor}",
         "Variant",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from repogen.reporting.html.parts import Part
 
 _MAX_DIFF = 20_000
-_BASELINES = {"tuned": "Chosen", "spec": "Spec as it was", "auto": "Triton's auto-completion"}
+_BASELINES = {"tuned": "Chosen", "spec": "Original spec", "auto": "Triton's auto-completion"}
 
 
 def tune_section(tuning: TuningRecord) -> Section:

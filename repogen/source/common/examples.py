@@ -93,7 +93,7 @@ def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Ar
     dtype = numpy_dtype(spec.dtype)
     if prod(shape) * dtype.itemsize > _MAX_BYTES:
         raise SourceError(
-            f"input {name!r} of shape {list(shape)} is larger than 2 GiB, and Triton accepts no such request",
+            f"input {name!r} of shape {list(shape)} is larger than 2 GiB, the limit of a request to Triton",
             "lower dims.NAME.max and dims.NAME.example, or correct the shape of the input",
             code="source.too-large",
         )

@@ -188,7 +188,7 @@ class Checkpoint:
         private = [path for path in paths if path not in outside and is_private_hard_link(path)]
         reasons = {
             "they link to files outside the directory": outside,
-            "they have other names (hard links), and not every user may read them": private,
+            "they have more than one hard link, and not every user may read them": private,
         }
         notes = (f"not published, because {why}: {', '.join(p.name for p in x)}" for why, x in reasons.items() if x)
         published = (path for path in paths if path not in {*outside, *private})

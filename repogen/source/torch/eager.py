@@ -210,7 +210,7 @@ def _bfloat16_notes(inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, .
     names = ", ".join(spec.name for spec in inputs if spec.dtype == "bfloat16")
     computes = precision == "bfloat16" and all(spec.dtype != "bfloat16" for spec in outputs)
     return (
-        *((f"BF16 inputs are cast to float32, in which the model computes: {names}",) if names else ()),
+        *((f"BF16 inputs are cast to float32, because the model computes in float32: {names}",) if names else ()),
         *((_COMPUTES_IN_BFLOAT16,) if computes else ()),
     )
 

@@ -149,7 +149,7 @@ def _module(program: torch.export.ExportedProgram) -> torch.nn.Module:
         module = program.module(**options)
     except Exception as error:
         raise SourceError(
-            f"torch {torch.__version__} cannot make a module of the program: {_summary(error)}",
+            f"torch {torch.__version__} cannot convert the program to a module: {_summary(error)}",
             "export the program again with this version of torch, or use kind: torch with a factory",
             code="source.archive",
             details=str(error),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 _MAX_PLAUSIBLE_INSTANCES = 64
-_GRAPH_LEVELS = range(-1, 3)  # -1 basic, 1 extended, 2 all in the backend; 0 is its default
+_GRAPH_LEVELS = range(-1, 3)  # in the backend: -1 basic, 0 (the default) all, 1 extended, 2 none
 
 # Python reads no number of more than 4300 digits.
 _INTEGER = re.compile(r"\s*([-+]?)0*(\d{1,10})(?!\d)", re.ASCII)

@@ -73,7 +73,7 @@ class RateLimiterSpec(Section):
     resources: tuple[ResourceSpec, ...] = Field(
         default=(), description="Resources that must be free before an instance runs"
     )
-    priority: Count = Field(default=0, description="Weight: an instance with 2 gets half as many turns as one with 1")
+    priority: Count = Field(default=0, description="Weight: an instance with 2 runs half as often as one with 1")
 
 
 class InstanceGroupSpec(Section):

@@ -126,5 +126,5 @@ class SequenceBatchingSpec(Section):
         default=(), description="Tensors that Triton keeps between the requests of a sequence"
     )
     iterative_sequence: StrictBool = Field(
-        default=False, description="Whether the model can ask Triton to run a request again"
+        default=False, description="Whether the model can reschedule a request, which Triton then runs again"
     )

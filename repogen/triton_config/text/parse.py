@@ -126,7 +126,7 @@ def parse(text: str, origin: str) -> ModelConfig:
         PbtxtError: Not a ModelConfig, and the message names ``origin:line:column``; or too large.
     """
     if reason := oversize_reason(text):
-        raise PbtxtError(f"{origin} {reason}", "is it the right file?", where=origin)
+        raise PbtxtError(f"{origin} {reason}", "check that this is the right file", where=origin)
     if text.startswith("\N{BYTE ORDER MARK}"):
         raise PbtxtError(
             f"{origin} begins with a UTF-8 byte order mark, which Triton rejects",

@@ -137,7 +137,7 @@ class _Reader:
     def message(self, path: str, schema: Descriptor | None, closing: str, depth: int) -> None:
         """Read fields until ``closing``, or until the end of the text if it is empty."""
         if depth > _MAX_DEPTH:
-            raise self._error(f"messages are nested more than {_MAX_DEPTH} levels deep")
+            raise self._error(f"messages are nested more than {_MAX_DEPTH} levels deep", "remove levels of nesting")
         counts: dict[str, int] = {}
         while (token := self._next()) is not None:
             if token.text == closing:
@@ -146,7 +146,7 @@ class _Reader:
                 continue
             self._field(token, path, schema, counts, depth)
         if closing:
-            raise self._error(f"{path or 'the text'} ends without {closing!r}")
+            raise self._error(f"{path or 'the text'} ends without {closing!r}", f"add the missing {closing!r}")
 
     def _field(self, name: Token, parent: str, schema: Descriptor | None, counts: dict[str, int], depth: int) -> None:
         kind = schema.fields_by_name.get(name.text) if schema is not None else None
@@ -186,7 +186,7 @@ class _Reader:
         self._map.positions.setdefault(path, position)
         token = self._next()
         if token is None:
-            raise self._error(f"{path} has no value")
+            raise self._error(f"{path} has no value", "add a value, or remove the field")
         if _NOT_A_NUMBER.fullmatch(token.text):
             raise self._error(f"{token.text} is not a number", "write digits only")
         if token.text in _CLOSING:
@@ -223,7 +223,7 @@ class _Reader:
     def _peek(self) -> str | None:
         return self._tokens[self._next_index].text if self._next_index < len(self._tokens) else None
 
-    def _error(self, message: str, hint: str = "close what was opened") -> PbtxtError:
+    def _error(self, message: str, hint: str) -> PbtxtError:
         last_position = (
             self._tokens[min(self._next_index, len(self._tokens)) - 1].position if self._tokens else Position(1, 1)
         )

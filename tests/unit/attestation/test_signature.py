@@ -136,7 +136,7 @@ def test_version_of_another_model_is_not_accepted(publisher: Publisher, tmp_path
     key, signer = write_keys(tmp_path)
     repogen.sign("m", key=key, repository=publisher.repository)
     other = shutil.copytree(publisher.repository / "m", publisher.repository / "other")
-    with pytest.raises(PublishError, match="it is a version of m"):
+    with pytest.raises(PublishError, match="its manifest is that of a version of m"):
         require_signature(other / "1", "other", signer)
 
 

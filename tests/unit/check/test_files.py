@@ -59,7 +59,7 @@ def test_files_outside_of_the_model(repository: Path) -> None:
     assert [entry for entry in messages(repository) if entry[0] == "RG405"] == [
         ("RG405", "error", "'../labels.txt' is outside the model's directory"),
         ("RG405", "error", "'../env' is outside the model's directory"),
-        ("RG405", "warning", "'/opt/ops.so' is a path on the server, which loads the library at it as native code"),
+        ("RG405", "warning", "'/opt/ops.so' is a path on the server: Triton loads the library there as native code"),
     ]
 
 

@@ -75,7 +75,7 @@ def test_wrong_inputs(data: object) -> None:
 
 
 def test_several_inputs_must_be_named() -> None:
-    """An array alone does not say which input it is."""
+    """An array alone does not specify which input it is."""
     with pytest.raises(SpecError, match="does not name them"):
         wire_tensors([[1, 2]], {**FLOATS, "z": FLOATS["x"]})
 

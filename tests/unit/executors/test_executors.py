@@ -194,7 +194,7 @@ def test_task_that_always_loses_its_node_fails(task: Task) -> None:
     ("sent", "error", "message"),
     [
         ([("failed", ("the process ended", "hint", "log"))], TaskLostError, "the process ended"),
-        ([("file", "../x")], SpecError, "a node sent a file named '../x'"),
+        ([("file", "../x")], SpecError, "a node sent a file with the invalid name '../x'"),
         ([_FailedError("no such resource")], SpecError, "Ray cannot run the task: no such resource"),
     ],
 )

@@ -139,7 +139,7 @@ def test_notes_are_one_line_each() -> None:
         "dynamo was tried first: no translation",
         "other was skipped: parity",
         "max_batch_size is 0: rows mix",
-        "1 parity cases skipped, parity.budget_seconds was used up: batch=32 seed=4",
+        "parity.budget_seconds was used up; skipped parity cases: batch=32 seed=4",
         "peak memory of the worker: 5.0 GiB",
         "smoke test ran with instance_group[0].kind: KIND_GPU -> KIND_CPU",
         "dynamic batching: not observed",

@@ -28,12 +28,12 @@ holdout.min        -                                                      >= 0.9
 
 notes:
   holdout.min: gates.py:3: no such label
-  times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container (--server \
-docker) for production times
+  times are only indicative: the embedded Triton runs ONNX Runtime in Python; for production times, measure with \
+NVIDIA's container (--server docker)
 
 measured on Triton 2.51.0 (embedded), ORT
 
-not promoted: version 4 failed 2 gates; champion of digits is still version 3"""
+not promoted: version 4 failed 2 gates; champion of digits still points to version 3"""
 HISTORY = History(
     "digits",
     (
@@ -57,7 +57,7 @@ champion  4        2026-01-01T00:00:00+00:00  unknown                    ann    
 latency.max_ratio 1.050
 champion  none     unknown                    now                        unknown  outside  -
 
-champion was deleted outside of repogen: when, by whom and why is not recorded"""
+champion was deleted outside of repogen: when, by whom and why are not recorded"""
 
 
 def test_rejection_text() -> None:
@@ -81,7 +81,7 @@ def test_outcome_sentences() -> None:
     assert sentences == [
         "champion of m: version 4 (promoted by ann at 2026-01-01T00:00:00+00:00)",
         "champion of m: version 5 -> 4 (rolled back by ann at 2026-01-01T00:00:00+00:00)",
-        "champion of m is already version 4; nothing was measured or moved",
+        "champion of m already points to version 4; nothing was measured or moved",
         "champion of m would move: version 3 -> 4; nothing was moved",
         "not promoted: version 4 failed 0 gates; champion of m is still unset",
     ]

@@ -127,7 +127,7 @@ def test_examples_of_one_size_keep_a_fixed_axis(here: Path) -> None:
 
 
 def test_parameters_of_examples_are_dims(here: Path) -> None:
-    """With bounds to check, because nothing states them."""
+    """With bounds to check, because they are guesses."""
     with (here / "code" / "nets.py").open("a") as stream:
         stream.write(
             "def series(batch, steps, seed):\n"

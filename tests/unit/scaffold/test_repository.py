@@ -137,8 +137,8 @@ def test_only_guesses_are_to_be_checked(repository: Path) -> None:
         (repository / name / "config.pbtxt").write_text('platform: "tensorrt_plan"\n')
         (repository / name / "1" / "model.plan").write_text("")
     text, _ = spec_of(repository)
-    assert "# CHECK the bounds of IN_0: config.pbtxt does not have them.\n" in text
-    assert "# CHECK the range of IN: config.pbtxt does not have it.\n" in text
+    assert "# CHECK the bounds of IN_0: config.pbtxt does not specify them.\n" in text
+    assert "# CHECK the range of IN: config.pbtxt does not specify it.\n" in text
     assert "imports torch and transformers, which are not in requirements: they must be installed" in text
     assert "t1, t2: platform tensorrt_plan is not supported" in describe(str(repository), repository.parent).omitted
     config = PYTHON.replace("TYPE_INT64 dims: [ -1 ]", "TYPE_FP32 dims: [ 3 ]")
@@ -448,6 +448,6 @@ def test_code_is_not_copied_next_to_the_spec(tmp_path: Path, monkeypatch: pytest
     add_model(tmp_path / "repo", "m", CONFIG)
     description = describe("repo", tmp_path / "spec")
     assert [model.name for model in description.models] == ["m"]
-    assert f"timm/{name} is the name of Python code" in description.omitted[0]
+    assert f"timm/{name} has the name of a Python file" in description.omitted[0]
     scaffold_from(description, tmp_path / "spec", force=False)
     assert not (tmp_path / "spec" / "timm").exists()

@@ -438,7 +438,7 @@ def test_declared_bfloat16_input_is_rounded(load: Load) -> None:
         "float32",
         "bfloat16",
     ]
-    assert source.notes == ("BF16 inputs are cast to float32, in which the model computes: x",)
+    assert source.notes == ("BF16 inputs are cast to float32, because the model computes in float32: x",)
     example = source.examples({"batch": 3}, 0)["x"]
     assert example.dtype == np.float32
     assert np.array_equal(example, torch.from_numpy(example).bfloat16().float().numpy())

@@ -61,7 +61,7 @@ def test_hard_link_to_a_file_that_others_may_not_read(folder: Path, problems: Pr
     load_spec(folder / "repogen.yaml")
     os.link(file, folder / "other")
     for spec in published("linked.txt"):
-        assert '"linked.txt" has other names (hard links)' in " ".join(what for _, _, what in problems(spec))
+        assert '"linked.txt" has more than one hard link' in " ".join(what for _, _, what in problems(spec))
     file.chmod(0o644)
     (folder / "repogen.yaml").write_text(LABELS % "linked.txt")
     load_spec(folder / "repogen.yaml")

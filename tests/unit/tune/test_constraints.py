@@ -52,7 +52,7 @@ def test_any_text_is_a_constraint_or_one_error(text: str) -> None:
     ("text", "message"),
     [
         ("p99", "is not a constraint"),
-        ("p98 < 20ms", "is not a figure that can be limited"),
+        ("p98 < 20ms", "is not a metric that can be limited"),
         ("p99 > 20ms", "would require a slow config"),
         ("throughput < 500", "would require a slow config"),
         ("memory < 2", "memory needs a unit"),

@@ -154,7 +154,7 @@ def test_failed_trial_does_not_stop_the_study() -> None:
 
     def fails(settings: Settings) -> None:
         if settings["instance_count"] == 2:
-            raise BenchError("the Triton server exited while it was measured", code="bench.server-died")
+            raise BenchError("the Triton server exited during the measurement", code="bench.server-died")
 
     search = searched(plan(60), Synthetic(fails))
 
@@ -162,7 +162,7 @@ def test_failed_trial_does_not_stop_the_study() -> None:
     assert {**search.best.settings, "instance_count": 2} == OPTIMUM
     failed = [trial for trial in search.trials if trial.state is TrialState.FAILED]
     assert failed
-    assert {trial.reason for trial in failed} == {"the Triton server exited while it was measured"}
+    assert {trial.reason for trial in failed} == {"the Triton server exited during the measurement"}
     assert len(failed) < 20
 
 

@@ -343,7 +343,7 @@ def test_unsupported_sizes_between_the_bounds_are_not_an_error(
     [
         (1e-5, "", ("x",), "accept it with parity: {atol: 2e-05}"),
         (3.0, "", ("x",), "try another exporter"),
-        (3.0, "models.py:ref", ("x",), "may have other weights"),
+        (3.0, "models.py:ref", ("x",), "may have different weights"),
         (0.0, "", ("x", "attention_mask"), "a mask that hides a whole row gives NaN"),
     ],
 )

@@ -248,7 +248,7 @@ def test_model_that_changes_meanwhile(three: Publisher, monkeypatch: pytest.Monk
 
 
 def test_served_version_is_held_and_released(three: Publisher) -> None:
-    """The text does not say that a version is served instead of itself."""
+    """The text does not state that a version is served instead of itself."""
     arguments = ["rollback", "m", "--repository", str(three.repository)]
     result = CliRunner().invoke(main, [*arguments, "--to", "3"])
     assert "m: holds version 3, which is served\n" in result.output

@@ -313,7 +313,7 @@ def test_pass_after_a_lossy_one_is_judged_by_quality(subject: Subject) -> None:
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [("fails", "quality.py:fails failed: KeyError: 'no labels'"), ("text", "did not return a figure: it is 'good'")],
+    [("fails", "quality.py:fails failed: KeyError: 'no labels'"), ("text", "did not return a number: it is 'good'")],
 )
 def test_quality_that_cannot_be_measured_on_the_original_ends_the_build(
     subject: Subject, function: str, message: str

@@ -54,7 +54,7 @@ def test_flags_change_the_declared_gates(flags: tuple[str, ...], expected: dict[
         ("size=big", "--gate size.max_mb: must be a number > 0 and <= 1e9"),
         ("size=-1", "--gate size.max_mb: must be a number > 0 and <= 1e9"),
         ("size=.nan", "--gate size=.nan: .nan is not a finite number"),
-        ("smoke=1", "--gate smoke=1: smoke is on or off"),
+        ("smoke=1", "--gate smoke=1: smoke must be on or off"),
         ("smoke.x=1", "--gate smoke.x=1: smoke does not have an option 'x'"),
         ("", "--gate : there is no gate ''"),
     ],

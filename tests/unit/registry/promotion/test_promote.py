@@ -98,7 +98,7 @@ def test_promotion_without_a_run_is_noted(registry: SimulatedRegistry, register:
     registry.record = partial(_fail, registry)  # type: ignore[method-assign]
     report = promoted(registry)
     assert (report.outcome, champion(registry)) == (Outcome.PROMOTED, 1)
-    assert report.notes == ("the promotion has no run in MLflow: the server is down",)
+    assert report.notes == ("the promotion could not be logged to MLflow: the server is down",)
 
 
 def _fail(*_: object) -> None:

@@ -85,7 +85,7 @@ def test_size_is_that_of_the_steps(sets: Sets) -> None:
     assert {gate.gate: gate.value for gate in report.gates}["size.max_ratio"] == 1.5 + 0.5  # of steps only
     assert "with its steps" not in promotion_text(report)
     note = sets.registry.runs[-1].tags["mlflow.note.content"]
-    assert note == "not promoted: version 2 failed 1 gate; champion of e is still version 1"
+    assert note == "not promoted: version 2 failed 1 gate; champion of e still points to version 1"
 
 
 def test_dry_run_moves_nothing(sets: Sets) -> None:

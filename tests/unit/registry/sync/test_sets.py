@@ -108,7 +108,7 @@ def test_failure_of_one_changes_none(
     assert codes(report) == {entry.name: "tracking.artifacts"}
     assert [served(repository, name) for name in ("a", "m", "n", "other")] == [1, 1, 1, 1]
     notes = {row.note for row in report.versions if row.action.value == "ignored"}
-    assert notes == {f"not changed: {entry.name} failed, and both change together"}
+    assert notes == {f"not changed: {entry.name} failed, and both are changed together"}
 
 
 def test_missing_version_of_a_step(

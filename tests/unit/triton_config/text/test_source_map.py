@@ -69,6 +69,22 @@ def test_what_does_not_close_is_an_error_with_a_place(text: str) -> None:
     assert caught.value.line == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("input {", "add the missing '}'"),
+        ("input <", "add the missing '>'"),
+        ("name:", "add a value, or remove the field"),
+        ("a {" * 100, "remove levels of nesting"),
+    ],
+)
+def test_hint_of_an_error(text: str, hint: str) -> None:
+    """Each error has its own hint."""
+    with pytest.raises(PbtxtError) as caught:
+        locate_fields(text, "test")
+    assert caught.value.hint == hint
+
+
 @given(st.text(alphabet="{}[]<>:,;\"'#\\ \nax1-", max_size=200))
 def test_any_text_ends(text: str) -> None:
     """In fields or in an error."""
