@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -181,10 +185,48 @@ class OutputError(RepogenError):
     default_code = "output"
 
 
+class MachineError(RepogenError):
+    """The machine has no disk space, memory, processes or open files left (exit 2)."""
+
+    exit_code = ExitCode.SPEC
+    default_code = "machine"
+
+
 class MissingExtraError(SpecError):
     """A distribution of an optional extra is not installed (exit 2)."""
 
     default_code = "missing-extra"
+
+
+_EXHAUSTED = frozenset({
+    errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS,
+})  # fmt: skip
+_NO_THREAD = "can't start new thread"
+
+
+@contextmanager
+def machine_errors() -> Iterator[None]:
+    """Turn what Python raises when the machine has nothing left into an error; code that has a better one raises it.
+
+    Raises:
+        MachineError: There is no disk space, memory, process or open file left.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+            problem = f"{error.strerror}" + (f": {error.filename}" if error.filename else "")
+        elif isinstance(error, MemoryError):
+            problem = "there is not enough memory"
+        elif _NO_THREAD in str(error):
+            problem = _NO_THREAD
+        else:
+            raise
+        raise MachineError(
+            f"this machine cannot continue: {problem}",
+            "free disk space or memory, or raise the limits of the process (`ulimit -a`), and run the command again",
+            details=traceback.format_exc(),
+        ) from error
 
 
 def error_from_record(record: ErrorRecord) -> RepogenError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, Followed, SyncOptions
-from repogen.errors import RepogenError
+from repogen.errors import RepogenError, machine_errors
 from repogen.registry.gates.flags import declared_gates, with_flags
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.registry.promotion import promote as promotion
@@ -225,10 +225,11 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
         while True:
             report, error = None, None
             try:
-                report = sync(
-                    repository, alias=alias, models=models, prune=prune, signer=signer, spec=spec,
-                    tracking_uri=tracking_uri, progress=progress,
-                )  # fmt: skip
+                with machine_errors():
+                    report = sync(
+                        repository, alias=alias, models=models, prune=prune, signer=signer, spec=spec,
+                        tracking_uri=tracking_uri, progress=progress,
+                    )  # fmt: skip
             except RepogenError as failure:
                 error = failure
             yield Followed(report, error, receiver.address, receiver.rejections())

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from repogen.files import foreign_reason
 from repogen.repository.digest import sha256_file
+from repogen.repository.filesystem import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +107,8 @@ class Cache:
         try:
             if sum(path.stat().st_size for path in files.values()) > self._max_bytes:
                 return
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self.root.parent)
+            self.root.mkdir(mode=0o700, exist_ok=True)
             if not _is_own(self.root):
                 return
             (self.root / key).mkdir(mode=0o700, exist_ok=True)

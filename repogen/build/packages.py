@@ -257,7 +257,11 @@ def _needed(
 def _dependencies(wheel: _Wheel, extras: frozenset[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
     for dependency in wheel.requires:
         environments = [{**environment, "extra": extra} for extra in ("", *extras)]
-        if dependency.marker is None or any(map(dependency.marker.evaluate, environments)):
+        try:
+            is_required = dependency.marker is None or any(map(dependency.marker.evaluate, environments))
+        except (ValueError, KeyError) as error:  # it compares what cannot be compared
+            raise _error(f"{wheel.path.name} has the condition {dependency.marker}, which has no value") from error
+        if is_required:
             yield dependency
 
 

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
-from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
+from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError, machine_errors
 from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.reporting.output import write_json, write_text
 from repogen.spec.problems import suggestion
@@ -168,7 +168,7 @@ def run() -> NoReturn:
 def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """Print an error as text, or as JSON, and exit with its code."""
     try:
-        with command_running():
+        with command_running(), machine_errors():
             _require_working_directory()
             yield
     except RepogenError as error:

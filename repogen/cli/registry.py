@@ -26,7 +26,7 @@ from repogen.cli.group import (
 )
 from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec
-from repogen.errors import RepogenError, SpecError
+from repogen.errors import RepogenError, SpecError, machine_errors
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_deploy, write_promotion, write_sync
 from repogen.reporting.json import as_dict
@@ -265,7 +265,8 @@ def _print_syncs(
 def _deploy(deploy: Callable[[SyncReport], DeployReport], report: SyncReport, *, debug: bool) -> None:
     """Deploy what a sync changed; an error does not end the loop."""
     try:
-        deployed = deploy(report)
+        with machine_errors():
+            deployed = deploy(report)
     except RepogenError as error:
         write_text(error_text(error.record, debug=debug), err=True)
         return

@@ -10,7 +10,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from repogen.files import content
-from repogen.files.content import MAX_TEXT_BYTES, ContentError, open_regular
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, open_regular, require_allocated
 from repogen.files.paths import (
     exists,
     foreign_reason,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "exists", "foreign_reason", "is_directory", "is_file", "is_inside",
-    "is_private_hard_link", "open_regular", "read_bytes", "read_text", "reason", "require_inside",
+    "is_private_hard_link", "open_regular", "read_bytes", "read_text", "reason", "require_allocated", "require_inside",
 ]  # fmt: skip
 
 MAX_GRAPH_BYTES = 2**31

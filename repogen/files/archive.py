@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.files.content import ContentError, size_text
+from repogen.files.content import ContentError, open_regular, require_allocated, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,9 +66,10 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
     Raises:
         ContentError: It is not a zip archive, is damaged, or has two members of the same name.
-        OSError: It can't be opened.
+        OSError: It can't be opened, is not a regular file, or is a sparse file.
     """
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
+        require_allocated(stream)
         try:
             opened = zipfile.ZipFile(stream)
         except Exception as error:  # the headers of a damaged archive lead to many exceptions

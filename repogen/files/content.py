@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 16 * 2**20
 """Limit for text that has no smaller one: JSON, code, class names. Real files have kilobytes."""
 
+_MAX_HOLES = 2**30
+"""Bytes of a file that may be without space on the disk, in addition to as many as have space."""
+
 
 class ContentError(ValueError):
     """The content of a file cannot be used; the message is the reason, without the file's name: ``is not UTF-8``."""
@@ -34,6 +37,33 @@ def open_regular(path: Path) -> BufferedReader:
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def require_allocated(stream: BufferedReader) -> None:
+    """Require that not much more than half of a file is without space on the disk.
+
+    The number of blocks that the filesystem reports is not used: compression makes it smaller.
+
+    Raises:
+        OSError: More is.
+    """
+    descriptor, offset, data = stream.fileno(), 0, 0
+    size = os.fstat(descriptor).st_size
+    if size <= _MAX_HOLES:
+        return
+    while offset < size:
+        try:
+            start = os.lseek(descriptor, offset, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # a filesystem without holes
+                break
+            start = end = size
+        data += end - start
+        if start - data > _MAX_HOLES + data:
+            raise OSError(errno.EFBIG, "is a sparse file", stream.name)
+        offset = end
+    os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import stat
+from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def reason(error: OSError) -> str:
@@ -64,7 +71,9 @@ def is_private_hard_link(path: Path) -> bool:
 def foreign_reason(directory: Path) -> str:
     """Return why another user could change what is in a directory; empty if only this user and root can.
 
-    A symlink of this user or of root is followed: large caches are often on another disk.
+    A symlink of this user or of root is followed: large caches are often on another disk. Who can write to a directory
+    above, or owns it, can put another directory in the place of this one. Those above the home directory are not
+    examined, as for the keys of SSH: their owners control everything in it.
 
     >>> foreign_reason(Path("/"))
     ''
@@ -72,13 +81,41 @@ def foreign_reason(directory: Path) -> str:
     Raises:
         OSError: It does not exist.
     """
-    owners = {os.geteuid(), 0}
-    link, status = directory.lstat(), directory.stat()
-    if not stat.S_ISDIR(status.st_mode):
+    if not stat.S_ISDIR(directory.stat().st_mode):
         return "is not a directory"
-    if link.st_uid not in owners or status.st_uid not in owners:
+    if reason := _foreign_reason(directory, writable=stat.S_IWGRP | stat.S_IWOTH):
+        return reason
+    for path in _directories_above(directory):
+        sticky = path.stat().st_mode & stat.S_ISVTX
+        group = 0 if _is_own_group(path.stat().st_gid) else stat.S_IWGRP
+        if reason := _foreign_reason(path, writable=0 if sticky else stat.S_IWOTH | group):
+            return f"is below {path}, which {reason}"
+    return ""
+
+
+def _foreign_reason(directory: Path, *, writable: int) -> str:
+    """Return why another user could change the entries of a directory; ``writable`` are the bits that allow it."""
+    link, status = directory.lstat(), directory.stat()
+    # in a user namespace, root may have another number
+    if not {link.st_uid, status.st_uid} <= {os.geteuid(), 0, Path("/").stat().st_uid}:
         return "belongs to another user"
-    return "can be written by other users" if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+    return "can be written by other users" if status.st_mode & writable else ""
+
+
+def _directories_above(directory: Path) -> Iterator[Path]:
+    """Yield the directories above a path, and above the one that it leads to, up to the home directory."""
+    homes = {os.path.realpath(os.path.expanduser("~")), os.path.expanduser("~")}  # noqa: PTH111 - Path.home may fail
+    for path in dict.fromkeys((os.path.abspath(directory), os.path.realpath(directory))):  # noqa: PTH100 - not resolved
+        yield from takewhile(lambda parent: str(parent) not in homes, Path(path).parents)
+
+
+def _is_own_group(number: int) -> bool:
+    """Return whether a group is that of this user alone, as many distributions create one for each user."""
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 def require_inside(path: Path, directory: Path) -> Path:

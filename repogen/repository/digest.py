@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from repogen.files import open_regular
+from repogen.files import open_regular, require_allocated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from io import BufferedReader
     from pathlib import Path
 
     from repogen.repository.remembered import Remembered
 
 # For less, starting threads costs more than it saves.
 _MIN_BYTES_FOR_THREADS = 8_000_000
-
-_MAX_HOLES = 2**30
-"""Bytes of a file that may be without space on the disk, in addition to as many as have space."""
 
 _RECORDED: dict[tuple[int, ...], str] = {}
 """Digests of placeholders, by what identifies an unchanged file."""
@@ -44,37 +39,12 @@ def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
             recorded = remembered.find(status)
         if recorded is not None:
             return recorded
-        if status.st_size > _MAX_HOLES:
-            _require_allocated(stream, status.st_size)
+        require_allocated(stream)
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         after = os.fstat(stream.fileno())
         if remembered is not None and (_identity(status), status.st_ctime_ns) == (_identity(after), after.st_ctime_ns):
             remembered.add(status, digest)
         return digest
-
-
-def _require_allocated(stream: BufferedReader, size: int) -> None:
-    """Require that not much more than half of a file is without space on the disk.
-
-    The size that the filesystem reports is not used: compression makes it smaller.
-
-    Raises:
-        OSError: More is.
-    """
-    descriptor, offset, data = stream.fileno(), 0, 0
-    while offset < size:
-        try:
-            start = os.lseek(descriptor, offset, os.SEEK_DATA)
-            end = os.lseek(descriptor, start, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # a filesystem without holes
-                break
-            start = end = size
-        data += end - start
-        if start - data > _MAX_HOLES + data:
-            raise OSError(errno.EFBIG, "is a sparse file", stream.name)
-        offset = end
-    os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 def record_digest(path: Path, sha256: str) -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from repogen.files import read_bytes
+from repogen.files import foreign_reason, read_bytes
+from repogen.repository.filesystem import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,8 @@ def _read(file: Path | None) -> dict[str, str]:
 
 def _write(file: Path, entries: dict[str, str]) -> None:
     with suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(file.parent.parent)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
         try:
             with os.fdopen(descriptor, "wb") as stream:
@@ -103,8 +105,6 @@ def _write(file: Path, entries: dict[str, str]) -> None:
 
 def _is_own(file: Path) -> bool:
     """Return whether only this user, or root, can write a file and its directory."""
-    for path in (file.parent, file):
-        status = path.lstat()
-        if status.st_uid not in {os.geteuid(), 0} or stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
-            return False
-    return True
+    status = file.lstat()
+    is_writable = stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in {os.geteuid(), 0} and not is_writable and not foreign_reason(file.parent)

@@ -72,7 +72,8 @@ def scaffold(
         files = {path: text for path, text in files.items() if not _is_same_code(path, text)}
     if github:
         root = _repository_root(directory)
-        spec = (directory.resolve() / SPEC).relative_to(root).as_posix()
+        # in a name, this would be an expression that GitHub evaluates
+        spec = (directory.resolve() / SPEC).relative_to(root).as_posix().replace("${{", "${{ '${{' }}")
         template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
         workflow = template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
         if pipelines.matrix:

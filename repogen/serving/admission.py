@@ -70,6 +70,8 @@ def read_refusals(model: Path) -> tuple[str, ...]:
         config = parse_file(path, f"{model.name}/{CONFIG_FILE}") if os.path.lexists(path) else empty_config()
     except OSError as error:
         return (f"{CONFIG_FILE} cannot be read: {error.strerror}",)
+    if config.name not in {"", model.name}:
+        return (f"{CONFIG_FILE} has the name {config.name!r}, which is not that of the directory",)
     return load_refusals(model, config)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import shutil
 import subprocess
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,7 +128,7 @@ def docker_command(
     return [
         *("docker", "run", "--rm", "--init", f"--name={launch.identity}", "--shm-size=1g"),
         *(("--gpus=all",) if gpu else ()),
-        *(f"--mount=type=bind,source={source},target={mount},readonly" for mount, source in mounts.items()),
+        *(_mount(source, mount, "readonly") for mount, source in mounts.items()),
         *_reachable(target, launch),
         f"--model-repository={_MOUNT}",
         "--exit-timeout-secs=3",
@@ -134,10 +136,21 @@ def docker_command(
     ]
 
 
+def _mount(source: Path, target: str, *options: str) -> str:
+    """Return Docker's option that mounts a directory, whose name may contain commas and quotes.
+
+    >>> _mount(Path("/a,source=/etc"), "/models", "readonly")
+    '--mount=type=bind,"source=/a,source=/etc",target=/models,readonly'
+    """
+    row = StringIO()
+    csv.writer(row, lineterminator="").writerow(("type=bind", f"source={source}", f"target={target}", *options))
+    return f"--mount={row.getvalue()}"
+
+
 def _reachable(target: Target, launch: process.Launch) -> list[str]:
     """Return the rest of Docker's options, the image, and the server with the options for its addresses."""
     if launch.ports is None:
-        mount = f"--mount=type=bind,source={launch.sockets},target={_SOCKETS_MOUNT}"
+        mount = _mount(launch.sockets, _SOCKETS_MOUNT)
         return [mount, image(target), *_WITH_OPEN_SOCKETS, "tritonserver", *process.socket_options(_SOCKETS_MOUNT)]
     port_pairs = ((launch.ports.grpc, 8001), (launch.ports.http, 8000), (launch.ports.metrics, 8002))
     published = (f"--publish={process.LOCALHOST}:{outside}:{inside}" for outside, inside in port_pairs)

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from filelock import FileLock
 from repogen.errors import ServerError
 from repogen.files import foreign_reason
 from repogen.repository.digest import sha256_bytes
+from repogen.repository.filesystem import make_directory
 from repogen.serving import interpreter, wheels
 from repogen.triton_config.text import ragged
 
@@ -138,13 +138,12 @@ def exclusive(root: Path) -> Iterator[None]:
         ServerError: The disk is full, the directory is not writable, or another user can write to it.
     """
     try:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        root.mkdir(mode=0o755, exist_ok=True)
+        make_directory(root)
         if problem := foreign_reason(root):
             raise ServerError(
                 f"{root} {problem}, and repogen would run the programs in it",
-                f"set {CACHE_VARIABLE} to a directory of your own, or correct the owner and the permissions: "
-                f"`chmod go-w {shlex.quote(str(root))}`",
+                f"set {CACHE_VARIABLE} to a directory of your own, or correct the owner and the permissions with "
+                "`chown` and `chmod go-w`",
                 code="server.install",
             )
         with FileLock(root / "install.lock"):

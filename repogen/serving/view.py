@@ -11,9 +11,10 @@ import threading
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError
+from repogen.files import read_bytes
 from repogen.repository.layout import models_of
 from repogen.serving.admission import read_refusals
 
@@ -104,7 +105,7 @@ class View:
         if not source.is_file():
             target.unlink(missing_ok=True)
             return
-        content = source.read_bytes()
+        content = read_bytes(source, MAX_CONFIG_BYTES)
         if not target.exists() or target.read_bytes() != content:
             copy = self.root.with_name(CONFIG_FILE)
             copy.write_bytes(content)

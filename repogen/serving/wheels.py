@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import shutil
 import stat
@@ -35,6 +36,8 @@ _DAMAGED_HINT = "delete the wheel, and download it again"
 _OFFLINE_HINT = "without a network: collect the wheels on another machine, then `repogen server install --from DIR`"
 _REPORT_SECONDS = 0.2
 _BLOCK = 2**20
+# a member is below another one that is a file, or its name is too long
+_UNUSABLE_NAMES = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 # wheels of code, which compresses more than weights, are far below this
 _MAX_EXPANSION = 64
 _MAX_SMALL_WHEEL_BYTES = 2**28
@@ -211,7 +214,9 @@ def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str
     try:
         _unpack(archive, destination, destination_of)
     # ValueError: a name, or an encrypted or unknown format, which are RuntimeError or its NotImplementedError
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _UNUSABLE_NAMES:  # of the disk
+            raise
         raise ServerError(f"{archive.name} cannot be unpacked: {error}", _DAMAGED_HINT, code="server.wheel") from error
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
+from repogen.files import reason
 from repogen.files.content import ContentError
 from repogen.files.npz import read_npz
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, read_golden, unpacked
@@ -174,12 +175,17 @@ def read_deployed_model(
     """Return one version of a prepared model, with its golden cases.
 
     Raises:
-        SmokeError: ``golden.npz`` lacks an array or cannot be read, or there is no case.
+        SmokeError: ``golden.npz`` lacks an array, one of the two files cannot be read, or there is no case.
         MalformedRecordError: ``golden.json`` is damaged.
-        OSError: One of the two cannot be read.
+        FileNotFoundError: One of the two does not exist.
     """
-    golden = read_golden(version_dir, f"{version_dir.name}/{GOLDEN_JSON}")
-    arrays = _load_arrays(version_dir / GOLDEN_NPZ)
+    try:
+        golden = read_golden(version_dir, f"{version_dir.name}/{GOLDEN_JSON}")
+        arrays = _load_arrays(version_dir / GOLDEN_NPZ)
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # a FIFO or a sparse file, for example
+        raise _damaged_error(f"the golden tensors cannot be read: {reason(error)}") from error
     largest = int(model.config.max_batch_size)
     wire_cases = (_wire_case(case, arrays, model.config) for case in golden.cases if case.batch > 0 or largest == 0)
     # parity tests every size that the spec's dims allow, and max_batch_size may be smaller

@@ -347,12 +347,13 @@ class Registry:
             from requests.adapters import HTTPAdapter  # noqa: PLC0415 - the same
             from requests.exceptions import RequestException  # noqa: PLC0415 - the same
             from urllib3 import Retry  # noqa: PLC0415 - the same
+            from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
         except ImportError as error:
             raise missing_extra("oci", error) from error
 
         logging.getLogger("oras.logger").setLevel(logging.CRITICAL)  # errors are raised as well
         self._image = image
-        self._errors = (OSError, RequestException, ValueError)
+        self._errors = (OSError, RequestException, HTTPError, ValueError)
         is_local = _is_local(image.host)
         self._root = f"{'http' if is_local else 'https'}://{image.host}/v2/"
         adapter = HTTPAdapter(max_retries=Retry(_TRIES, backoff_factor=0.5, allowed_methods=None))
@@ -412,7 +413,7 @@ class Registry:
         url = self._url(f"blobs/{layer.digest}")
         with self._requests(), self._send("GET", url, stream=True) as response, path.open("wb") as stream:
             self._require(response, HTTPStatus.OK)
-            for block in response.iter_content(_BLOCK):
+            for block in response.raw.stream(_BLOCK, decode_content=False):
                 left -= len(block)
                 if left < 0:
                     break
@@ -494,10 +495,15 @@ class Registry:
             yield
         except RepogenError:
             raise
-        except AttributeError as error:  # oras has no credentials where the registry asks for them
-            if error.name != "_basic_auth":
-                raise
-            raise self._denied() from error
+        except (LookupError, TypeError, AttributeError) as error:
+            # oras has no credentials where the registry asks for them
+            if isinstance(error, AttributeError) and error.name == "_basic_auth":
+                raise self._denied() from error
+            raise PublishError(  # a header or a field is missing, or has another type
+                f"a response of {_SCHEME}://{self._image.host} is not valid: {type(error).__name__}",
+                "check the name of the registry",
+                code="store.request",
+            ) from error
         except self._errors as error:
             if "authenti" in str(error):
                 raise self._denied() from error
@@ -523,6 +529,7 @@ def _limit(session: Any, root: str, adapter: object) -> None:  # noqa: ANN401 - 
         root: URL of the registry.
         adapter: Sends the requests to the registry.
     """
+    session.headers["Accept-Encoding"] = "identity"  # of blobs, the digests are those of the bytes that are sent
     if root.startswith("https:"):
         del session.adapters["http://"]  # a redirect, or where the registry says that credentials are checked
     session.mount(root, adapter)
@@ -544,7 +551,7 @@ def _read_limited(response: Any) -> bytes:  # noqa: ANN401 - of requests
         OSError: It is too large, or takes too long.
     """
     content, end = bytearray(), time.monotonic() + _SECONDS
-    while block := response.raw.read1(_MAX_MANIFEST_BYTES, decode_content=True):
+    while block := response.raw.read1(_MAX_MANIFEST_BYTES, decode_content=False):
         content += block
         if len(content) > _MAX_MANIFEST_BYTES:
             raise OSError(f"a response has more than {_MAX_MANIFEST_BYTES >> 20} MiB")

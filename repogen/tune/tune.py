@@ -22,6 +22,7 @@ from repogen.bench.machine import describe_machine
 from repogen.bench.server import ServerChoice
 from repogen.errors import BenchError, ErrorRecord, ExitCode, SpecError, TrackingError
 from repogen.files import foreign_reason
+from repogen.repository.filesystem import make_directory
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import triton_versions
 from repogen.repository.version_policy import served_versions
@@ -432,7 +433,8 @@ def _locked(path: Path) -> Iterator[None]:
         BenchError: Another one does, or the directory cannot be written.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent.parent)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         if problem := foreign_reason(path.parent):
             raise BenchError(f"{path.parent} {problem}", "set REPOGEN_CACHE_DIR", code="tune.storage")
         lock = FileLock(path.with_suffix(".lock"))

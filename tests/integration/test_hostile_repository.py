@@ -45,7 +45,7 @@ ensemble_scheduling {
 }
 """
 # $RUN is a command without special characters, so that it fits into a file name.
-HOSTILE = ("x$($RUN)y", "environment", "stub", "group", "file", "backend", "pipeline")
+HOSTILE = ("x$($RUN)y", "environment", "stub", "group", "file", "backend", "pipeline", "renamed")
 CLASS = "import os\nos.system(os.environ['RUN'])\nclass TritonPythonModel: pass\n"
 
 
@@ -93,6 +93,7 @@ def repository(tmp_path: Path) -> Path:
     script(add(path, "stub") / "triton_python_backend_stub")
     add(path, "group", CONFIG + 'instance_group { name: "a$($RUN)" kind: KIND_CPU }\n')
     add(path, "file", CONFIG + 'default_model_filename: "$($RUN)model.onnx"\n')
+    add(path, "renamed", CONFIG + 'name: "environment"\n')
     (path / "pipeline" / "1").mkdir(parents=True)
     (path / "pipeline" / "config.pbtxt").write_text(PIPELINE, encoding="utf-8")
     model = add(path, "backend", CONFIG.replace("onnxruntime", f"{'../' * 20}{str(path)[1:]}/backend"))

@@ -311,6 +311,13 @@ def test_each_version_of_an_action_is_pinned_to_one_commit() -> None:
     assert {name: commits for name, commits in pins.items() if len(commits) > 1} == {}
 
 
+def test_job_with_secrets_reads_no_cache_of_the_job_that_runs_code() -> None:
+    """Both run for one pull request, so that code could put packages into the cache that the other job installs."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8"))
+    (step,) = (step for step in workflow["jobs"]["compare"]["steps"] if ACTION in step["uses"])
+    assert step["with"]["cache"] == "false"
+
+
 def test_old_path_is_the_same_action() -> None:
     """Workflows that use `.github/actions/repogen` get the action at the root, with a program that exists."""
     old = PROGRAM.parent / "action.yml"

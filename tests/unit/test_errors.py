@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
 
 from repogen import errors
-from repogen.errors import ErrorRecord, ExitCode, ParityError, RepogenError, ServerError, error_from_record
+from repogen.errors import (
+    ErrorRecord,
+    ExitCode,
+    MachineError,
+    ParityError,
+    RepogenError,
+    ServerError,
+    error_from_record,
+    machine_errors,
+)
 from repogen.repository.decode import MalformedRecordError
 from repogen.spec.problems import Problem, SpecProblemsError
 from repogen.triton_config.text.parse import PbtxtError
@@ -64,3 +74,27 @@ def test_each_error_has_an_exit_code_and_a_default_code(kind: type[RepogenError]
 def test_record_without_an_exit_code_is_a_bug() -> None:
     """A record without an exit code has exit code 70."""
     assert ErrorRecord("c", "m").exit_code == 70
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "x"), "No space left on device: x"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+    ],
+)
+def test_exhausted_machine_is_not_a_bug(error: Exception, text: str) -> None:
+    """Each limit of a machine has a message that says what is missing, and an exit code other than 70."""
+    with pytest.raises(MachineError, match=text) as caught, machine_errors():
+        raise error
+    assert (caught.value.code, caught.value.exit_code) == ("machine", 2)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EACCES, "Permission denied"), RuntimeError("x"), KeyError("x")])
+def test_other_errors_are_unchanged(error: Exception) -> None:
+    """They are reported by the code that knows them, or are bugs."""
+    with pytest.raises(type(error)) as caught, machine_errors():
+        raise error
+    assert caught.value is error

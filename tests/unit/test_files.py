@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
-from repogen.files import is_inside, open_regular, read_bytes, read_text, require_inside
+from repogen.files import foreign_reason, is_inside, open_regular, read_bytes, read_text, require_inside
+from repogen.files.paths import _is_own_group
 
 
 def test_regular_file_and_a_link_to_it(tmp_path: Path) -> None:
@@ -65,3 +68,47 @@ def test_files_of_a_hub_snapshot_are_in_its_blobs(tmp_path: Path) -> None:
         (snapshot / "onnx" / "model.onnx").symlink_to("../../../blobs/1234")
         assert is_inside(snapshot / "onnx" / "model.onnx", snapshot) is expected
         assert is_inside(snapshot / "onnx" / "model.onnx", snapshot / "onnx") is expected
+
+
+def test_directory_that_another_user_can_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who can write to a directory above can rename this one, unless it is sticky, as `/tmp` is."""
+    shared, own = tmp_path / "shared", tmp_path / "shared" / "cache" / "triton"
+    own.mkdir(parents=True)
+    for path in (own, own.parent):
+        path.chmod(0o755)
+    for mode, is_foreign in ((0o755, False), (0o777, True), (0o1777, False), (0o775, True), (0o1775, False)):
+        shared.chmod(mode)
+        monkeypatch.setattr("repogen.files.paths._is_own_group", lambda _number: False)
+        expected = f"is below {shared}, which can be written by other users" if is_foreign else ""
+        assert foreign_reason(own) == expected
+    shared.chmod(0o775)
+    monkeypatch.setattr("repogen.files.paths._is_own_group", lambda _number: True)
+    assert foreign_reason(own) == ""
+    shared.chmod(0o777)
+    monkeypatch.setenv("HOME", str(own.parent))  # whose owner controls everything in it
+    assert foreign_reason(own) == ""
+
+
+def test_directory_below_a_link_that_another_user_can_exchange(tmp_path: Path) -> None:
+    """The link is in a directory of other users, although its target is not."""
+    shared, target = tmp_path / "shared", tmp_path / "target" / "triton"
+    target.mkdir(parents=True, mode=0o755)
+    shared.mkdir()
+    (shared / "cache").symlink_to(target.parent)
+    shared.chmod(0o777)
+    assert foreign_reason(target) == ""
+    assert foreign_reason(shared / "cache" / "triton") == f"is below {shared}, which can be written by other users"
+
+
+def test_group_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the name of the user, and no other member."""
+    user = pwd.getpwuid(os.geteuid())
+    for name, members, is_own in (
+        (user.pw_name, [], True),
+        (user.pw_name, [user.pw_name], True),
+        (user.pw_name, ["other"], False),
+        ("staff", [], False),
+    ):
+        group = grp.struct_group((name, "x", 1, members))
+        monkeypatch.setattr("grp.getgrgid", lambda _number, group=group: group)
+        assert _is_own_group(1) is is_own

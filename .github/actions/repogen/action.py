@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -136,10 +137,10 @@ def _diff(command: list[str]) -> int:
     return 0
 
 
+@cache
 def _comment_file() -> Path:
-    """Return the file for the comment of this step: one for all models."""
-    directory = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir())
-    return directory / f"repogen-comment-{os.getpid()}.md"
+    """Return the file for the comment of this step: one for all models, in a new directory."""
+    return Path(tempfile.mkdtemp(prefix="repogen-", dir=os.environ.get("RUNNER_TEMP"))) / "comment.md"
 
 
 def comment() -> None:
@@ -163,7 +164,7 @@ def comment() -> None:
         body = {"body": f"{marker}\n{text}\n[Summary of the run]({_run_url()})\n"}
         answer = _request("PATCH" if url else "POST", url or comments, body)
         print(f"comment: {answer['html_url']}", flush=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         hint = "the job needs the permission pull-requests: write, which pull requests from forks do not have"
         print(f"::warning title=No comment on the pull request::{_escaped(str(error))}; {hint}", flush=True)
 
@@ -184,9 +185,9 @@ def _request(method: str, url: str, body: dict[str, str] | None = None) -> Any: 
     """Return the response of GitHub's API."""
     if not url.startswith(("https://", "http://")):
         raise ValueError(f"{url!r} is not a URL of an API")
-    headers = {"Authorization": f"Bearer {os.environ['GITHUB_TOKEN']}", "Accept": "application/vnd.github+json"}
     data = None if body is None else json.dumps(body).encode()
-    request = Request(url, data, headers, method=method)  # noqa: S310 - checked above
+    request = Request(url, data, {"Accept": "application/vnd.github+json"}, method=method)  # noqa: S310 - checked above
+    request.add_unredirected_header("Authorization", f"Bearer {os.environ['GITHUB_TOKEN']}")
     with urlopen(request, timeout=_SECONDS) as response:  # noqa: S310 - the same
         return json.load(response)
 

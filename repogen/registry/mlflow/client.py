@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repogen.errors import TrackingError
+from repogen.registry.mlflow.artifact_servers import VARIABLE, ForeignServerError, own_servers_only
 from repogen.registry.mlflow.library import (
     MlflowClient,
     MlflowException,
@@ -47,9 +48,20 @@ class Connection:
 
     @contextmanager
     def doing(self, what: str, hint: str = "") -> Iterator[None]:
-        """Turn an exception of MLflow or the network into a ``TrackingError`` that says that ``what`` failed."""
+        """Turn an exception of MLflow or the network into a ``TrackingError`` that says that ``what`` failed.
+
+        In the block, MLflow does not send credentials to other servers.
+        """
         try:
-            yield
+            with own_servers_only(self.tracking.uri):
+                yield
+        except ForeignServerError as error:
+            raise TrackingError(
+                f"{what} failed: {error.message}",
+                f"if that server is yours, set {VARIABLE} to its HOST:PORT; if not, a user of the registry may have "
+                "registered it to collect credentials",
+                code="tracking.artifact-server",
+            ) from error
         except (MlflowException, RequestException, OSError) as error:
             raise TrackingError(
                 f"{what} failed: {_one_line(error)} (MLflow at {redact_uri(self.tracking.uri)})",

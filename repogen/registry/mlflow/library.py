@@ -49,11 +49,15 @@ with warnings.catch_warnings():
     from mlflow.entities.model_registry import ModelVersion, RegisteredModel
     from mlflow.exceptions import MlflowException
     from mlflow.models import Model, ModelSignature
+    from mlflow.store.artifact.artifact_repository_registry import (
+        _artifact_repository_registry as artifact_stores,
+    )
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
     from mlflow.tracking import MlflowClient
     from mlflow.tracking._model_registry import utils as registry_servers
     from mlflow.tracking._tracking_service import utils as tracking_servers
     from mlflow.types import Schema, TensorSpec
+    from mlflow.utils.credentials import get_default_host_creds
     from requests import RequestException  # installed with mlflow
 silence_logs()  # importing mlflow sets levels of its own
 
@@ -76,7 +80,9 @@ __all__ = [
     "RunTag",
     "Schema",
     "TensorSpec",
+    "artifact_stores",
     "get_artifact_repository",
+    "get_default_host_creds",
     "mlflow",
     "registry_servers",
     "tracking_servers",

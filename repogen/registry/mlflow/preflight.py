@@ -16,7 +16,7 @@ import urllib.request
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from repogen.distribution import install_command
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _TIMEOUT = 8.0
 _ENDPOINT = "/api/2.0/mlflow/experiments/search?max_results=1"
 _DOWN = "start the server, or correct the tracking URI"
+_PORTS = {"http": 80, "https": 443}
 _DATABASE_SCHEMES = frozenset({"postgresql", "mysql", "mssql"})
 _TIMEOUT_OPTIONS = {
     "psycopg": "connect_timeout",
@@ -117,7 +118,8 @@ def _check_writable(database: Path) -> None:
 def _check_server(uri: str, seconds: float) -> None:
     request = urllib.request.Request(uri.rstrip("/") + _ENDPOINT, headers=_authorization())  # noqa: S310 - http or https
     try:
-        with urllib.request.urlopen(request, timeout=seconds, context=_tls(uri)) as response:  # noqa: S310 - the same
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_tls(uri)), _Redirects())
+        with opener.open(request, timeout=seconds) as response:
             first_byte = response.read(1)
     except urllib.error.HTTPError as error:
         with error:  # it is also the response, which must be closed
@@ -132,6 +134,26 @@ def _check_server(uri: str, seconds: float) -> None:
         raise TrackingError(f"MLflow at {redact_uri(uri)} {problem}", _DOWN, code=code) from error
     if first_byte != b"{":
         raise TrackingError(f"{redact_uri(uri)} is not an MLflow server", "correct the URI", code="tracking.foreign")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects; the credentials are not sent to another server, or without TLS where there was TLS."""
+
+    def redirect_request(self, req: urllib.request.Request, *args: Any) -> urllib.request.Request | None:  # noqa: ANN401 - of the base class
+        """Return the next request."""
+        following = super().redirect_request(req, *args)
+        if following is not None and not _is_same_server(req.full_url, following.full_url):
+            following.remove_header("Authorization")
+        return following
+
+
+def _is_same_server(before: str, after: str) -> bool:
+    """Return whether two URLs are of one server; as for requests, it may redirect from HTTP to HTTPS."""
+    first, second = urlsplit(before), urlsplit(after)
+    ports = [parts.port or _PORTS.get(parts.scheme) for parts in (first, second)]
+    is_upgrade = (first.scheme, second.scheme) == ("http", "https") and ports == [80, 443]
+    is_same = first.scheme == second.scheme and ports[0] == ports[1]
+    return first.hostname == second.hostname and (is_same or is_upgrade)
 
 
 def _http_error(uri: str, error: urllib.error.HTTPError) -> TrackingError:

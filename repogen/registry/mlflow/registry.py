@@ -107,7 +107,8 @@ class MlflowRegistry:
 
     def manifest(self, entry: RegistryEntry) -> Manifest:
         """Download the manifest of a version; see ``ModelRegistry.manifest``."""
-        with TemporaryDirectory(prefix="repogen-manifest-") as directory:
+        reading = self._connection.doing(f"reading the manifest of {entry.name}")  # also if the disk is full
+        with reading, TemporaryDirectory(prefix="repogen-manifest-") as directory:
             return fetch_manifest(self._connection, entry, Path(directory))
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:

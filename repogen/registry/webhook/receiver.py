@@ -147,8 +147,8 @@ class _Server(ThreadingHTTPServer):
         """Answer a request, or close the connection when its time is over."""
         timer = threading.Timer(_REQUEST_SECONDS, _close, (request,))
         timer.daemon = True
-        timer.start()
         try:
+            timer.start()  # fails if no thread is left
             super().process_request_thread(request, client_address)
         finally:
             timer.cancel()

@@ -207,6 +207,24 @@ def test_wheel_that_expands(index: Path, tmp_path: Path, monkeypatch: pytest.Mon
         pack(("repogen-large==1.0",), (CURRENT,), tmp_path / "packed")
 
 
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), (f"a{'b' * 300}",)])
+def test_members_that_cannot_be_files(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """A member below another one, or with a name that is too long, is damage and not a failure of the disk."""
+    with ZipFile(tmp_path / "odd.whl", "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    with pytest.raises(ServerError, match="cannot be unpacked"):
+        wheels.unpack(tmp_path / "odd.whl", tmp_path / "unpacked", lambda member: member)
+
+
+def test_condition_without_a_value(tmp_path: Path) -> None:
+    """A dependency whose condition compares what cannot be compared."""
+    wheel(tmp_path, "repogen_odd", "py3-none-any", {}, ["other; os_name ~= 'posix'"])
+    odd = packages._read_wheel(tmp_path / "repogen_odd-1.0-py3-none-any.whl")  # noqa: SLF001 - pip may reject it before
+    with pytest.raises(SourceError, match="which has no value"):
+        packages._needed(["repogen-odd"], {"repogen-odd": odd}, packages._environment(CURRENT))  # noqa: SLF001 - the same
+
+
 def test_metadata_that_cannot_be_read(tmp_path: Path) -> None:
     """A wheel with an unknown compression is reported."""
     wheel(tmp_path, "repogen_odd", "py3-none-any", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
+
+
+def test_fifo_and_sparse_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FIFO would block; a sparse file needs no disk space, but as much memory as it claims to have."""
+    os.mkfifo(tmp_path / "fifo.npz")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_npz(tmp_path / "fifo.npz")
+    content = npz(a=np.zeros(2**22, np.uint8))
+    before, zeros, after = content.partition(bytes(2**22))
+    with (tmp_path / "sparse.npz").open("wb") as stream:
+        stream.write(before)
+        stream.seek(len(zeros), os.SEEK_CUR)
+        stream.write(after)
+    assert read_npz(tmp_path / "sparse.npz")["a"].size == 2**22
+    monkeypatch.setattr("repogen.files.content._MAX_HOLES", 2**20)
+    with pytest.raises(OSError, match="sparse"):
+        read_npz(tmp_path / "sparse.npz")
 
 
 def npz(**arrays: npt.ArrayLike) -> bytes:

@@ -114,8 +114,8 @@ def test_file_with_some_holes_is_read(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 2**20)
     os.truncate(file, 2**20 + 2**22)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("repogen.repository.digest._MAX_HOLES", 2**22)
+        patch.setattr("repogen.files.content._MAX_HOLES", 2**22)
         assert sha256_file(file) == sha256_bytes(file.read_bytes())
-        patch.setattr("repogen.repository.digest._MAX_HOLES", 2**21)
+        patch.setattr("repogen.files.content._MAX_HOLES", 2**21)
         with pytest.raises(OSError, match="sparse"):
             sha256_file(file)

@@ -17,6 +17,7 @@ import yaml
 from repogen.errors import SpecError
 from repogen.scaffold.describe import describe, describe_model
 from repogen.scaffold.files import scaffold, scaffold_from
+from repogen.scaffold.pipelines import NO_PIPELINES, Pipelines
 from repogen.spec.load import load_spec
 from repogen.targets import newest_target
 from repogen.version import __version__
@@ -321,3 +322,15 @@ def test_new_specs_target_the_newest_release(tmp_path: Path) -> None:
     onnx.save(graphs.matmul(), tmp_path / "model.onnx")
     scaffold_from(describe(str(tmp_path / "model.onnx"), tmp_path), tmp_path, force=False)
     assert load_spec(tmp_path / "repogen.yaml").release == newest_target().release
+
+
+@pytest.mark.parametrize("pipelines", [NO_PIPELINES, Pipelines(matrix=True)])
+def test_name_of_a_directory_is_not_an_expression(tmp_path: Path, pipelines: Pipelines) -> None:
+    """GitHub would evaluate one, such as a token; the path that it computes is that of the spec."""
+    directory = tmp_path / "a${{ github.token }}"
+    directory.mkdir()
+    (tmp_path / ".git").mkdir()
+    scaffold(directory, force=False, github=True, pipelines=pipelines)
+    document = yaml.safe_load((tmp_path / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8"))
+    spec = document["env"]["SPEC"] if pipelines.matrix else document["jobs"]["models"]["with"]["spec"]
+    assert spec == "a${{ '${{' }} github.token }}/repogen.yaml"

@@ -208,3 +208,14 @@ def test_steps_outside_of_the_repository(tmp_path: Path, name: str) -> None:
     with pytest.raises(RefusedError, match="is not the name of a model"), loaded(server, client, model):
         pass
     client.load.assert_not_called()
+
+
+def test_config_with_the_name_of_another_model(tmp_path: Path) -> None:
+    """The server would load that model, which was not examined: it could contain code."""
+    directory = tmp_path / "repository" / "harmless"
+    (directory / "1").mkdir(parents=True)
+    (directory / "config.pbtxt").write_text('name: "other"\nbackend: "onnxruntime"\n', encoding="utf-8")
+    server, client, model = MagicMock(), MagicMock(), prepare_published(LOCAL, directory)
+    with pytest.raises(RefusedError, match="has the name 'other'"), loaded(server, client, model):
+        pass
+    client.load.assert_not_called()

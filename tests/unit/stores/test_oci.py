@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import tarfile
@@ -25,7 +26,7 @@ from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import RepositoryUrl, location
 from repogen.stores import oci
-from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, describe, extract, reference
+from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, _Descriptor, describe, extract, reference
 from tests.support.oci_registry import PASSWORD, USER, oci_registry
 
 if TYPE_CHECKING:
@@ -308,16 +309,18 @@ def test_limits_are_those_of_the_image(tmp_path: Path, monkeypatch: pytest.Monke
 
 @contextmanager
 def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[str | None]]]:
-    """Run a registry that gives every request one response; yield its address and the credentials that it received."""
+    """Run a registry that gives every request one response; yield its address and the credentials that it received.
+
+    A response is closed after the body, whatever its length is said to be.
+    """
     credentials: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
         def respond(self) -> None:
             credentials.append(self.headers.get("Authorization"))
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in ({"Content-Length": str(len(body))} | headers).items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             with suppress(OSError):
                 self.wfile.write(body)
@@ -338,16 +341,51 @@ def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Itera
         thread.join()
 
 
-def test_response_that_expands() -> None:
-    """What a registry answers to the first request is not read without a limit."""
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (200, {}, bytes(2**23)),
+        (200, {"Content-Length": "100"}, b"{}"),
+        (401, {"WWW-Authenticate": "Bearer"}, b""),
+        (401, {"WWW-Authenticate": 'Bearer realm="http://[",service="x"'}, b""),
+        (403, {}, b""),
+    ],
+)
+def test_invalid_response(status: int, headers: dict[str, str], body: bytes) -> None:
+    """One that is too large or incomplete, or that does not say where to get a token."""
+    with (
+        hostile_registry(status, headers, body) as (host, _),
+        pytest.raises(PublishError) as caught,
+        Registry(reference(image(f"oci://{host}/m:1"))) as registry,
+    ):
+        registry.layers()
+    assert caught.value.code in {"store.request", "store.denied"}
+
+
+def test_upload_without_a_location(tmp_path: Path) -> None:
+    """The registry accepts it, but does not say where to."""
+    (tmp_path / "file").write_bytes(b"x")
+    with (
+        hostile_registry(202, {}, b"") as (host, _),
+        pytest.raises(PublishError) as caught,
+        Registry(reference(image(f"oci://{host}/m:1"))) as registry,
+    ):
+        registry.upload(tmp_path / "file")
+    assert caught.value.code == "store.request"
+
+
+def test_response_is_not_unpacked(tmp_path: Path) -> None:
+    """A registry cannot make a response expand: it is used as it was sent, as its digest is computed."""
     bomb = gzip.compress(bytes(2**25))
+    layer = _Descriptor(mediaType=LAYER, digest=f"sha256:{hashlib.sha256(bomb).hexdigest()}", size=len(bomb))
     with (
         hostile_registry(200, {"Content-Encoding": "gzip"}, bomb) as (host, _),
-        pytest.raises(PublishError) as caught,
-        Registry(reference(image(f"oci://{host}/m:1"))),
+        Registry(reference(image(f"oci://{host}/m:1"))) as registry,
     ):
-        pass
-    assert caught.value.code == "store.request"
+        registry.download(layer, tmp_path / "layer")
+        assert (tmp_path / "layer").read_bytes() == bomb
+        with pytest.raises(PublishError, match="manifest"):
+            registry.layers()
 
 
 def test_credentials_are_sent_to_the_registry_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

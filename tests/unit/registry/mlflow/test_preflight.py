@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def responding(status: int, body: bytes, authorizations: list[str | None]) -> Iterator[str]:
+def responding(
+    status: int, body: bytes, authorizations: list[str | None], location: str | None = None
+) -> Iterator[str]:
     """Run an HTTP server that sends one response to all requests, and collect their ``Authorization`` headers."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -29,6 +31,8 @@ def responding(status: int, body: bytes, authorizations: list[str | None]) -> It
             authorizations.append(self.headers["Authorization"])
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            if location is not None:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(body)
 
@@ -162,3 +166,14 @@ def test_unknown_database_driver_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TrackingError, match=r"no driver for mysql\+nothing://") as caught:
         preflight(at("mysql+nothing://127.0.0.1/mlflow", tmp_path))
     assert caught.value.code == "tracking.uri"
+
+
+def test_redirect_to_another_server_has_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example to the page of a login, as a proxy does."""
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+    first: list[str | None] = []
+    second: list[str | None] = []
+    with responding(200, b"{}", second) as other, responding(302, b"", first, other) as uri:
+        preflight(at(uri, tmp_path))
+    assert first == ["Bearer secret"]
+    assert second == [None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import socket
@@ -245,11 +246,12 @@ def test_error_of_one_sync_does_not_end_the_loop(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("REPOGEN_WEBHOOK_SECRET", SECRET)
     unchanged = SyncReport(tmp_path, "champion", dry_run=False, versions=())
     changed = replace(unchanged, versions=(SyncedVersion("m", SyncAction.PUBLISHED, 2),))
-    outcomes: list[SyncReport | TrackingError] = [unchanged, TrackingError("no server"), unchanged, changed]
+    full = OSError(errno.ENOSPC, "No space left on device")
+    outcomes: list[SyncReport | Exception] = [unchanged, TrackingError("no server"), full, unchanged, changed]
 
     def sync(*_: object, **__: object) -> SyncReport:
         outcome = outcomes.pop(0)
-        if isinstance(outcome, TrackingError):
+        if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
@@ -272,5 +274,6 @@ def test_error_of_one_sync_does_not_end_the_loop(tmp_path: Path, monkeypatch: py
     assert "none is served" in texts[0]
     assert texts[1].startswith(rejected)
     assert "no server" in texts[1]
-    assert texts[2] == rejected
-    assert "now follows champion" in texts[3]
+    assert "No space left on device" in texts[2]
+    assert texts[3] == rejected
+    assert "now follows champion" in texts[4]

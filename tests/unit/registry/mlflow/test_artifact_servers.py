@@ -1,0 +1,150 @@
+"""MLflow sends the credentials of the tracking server to no other server."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.errors import TrackingError
+from repogen.registry.mlflow.artifact_servers import VARIABLE, foreign_server
+from repogen.registry.mlflow.download import download_model
+from repogen.registry.mlflow.entries import CONTENT, STATE
+from repogen.registry.mlflow.library import get_artifact_repository
+from repogen.registry.mlflow.registry import MlflowRegistry
+from repogen.registry.mlflow.runs import MlflowTracker
+
+from .test_preflight import responding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.registry.mlflow.client import Connection
+
+API = "/api/2.0/mlflow-artifacts/artifacts"
+OWN = "https://mlflow.example"
+EMPTY = b'{"files": []}'
+
+
+@pytest.fixture(autouse=True)
+def _token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+
+
+def registered(store: Connection, source: str) -> str:
+    """Register a version whose files are at a URI, as any user of the registry can; return the model's name."""
+    name = f"foreign-{uuid.uuid4().hex[:8]}"
+    store.client.create_registered_model(name)
+    tags = {STATE: "published", CONTENT: "0" * 64}
+    store.client.create_model_version(name, source, tags=tags, await_creation_for=0)
+    return name
+
+
+def test_files_of_a_version_on_another_server(store: Connection, tmp_path: Path) -> None:
+    """Neither a sync, nor a build from the version, sends the token to the server that the version names."""
+    authorizations: list[str | None] = []
+    with responding(200, EMPTY, authorizations) as uri:
+        name = registered(store, f"{uri}{API}/1")
+        registry = MlflowRegistry(store)
+        (entry,) = registry.entries(name)
+        for read in (
+            lambda: registry.manifest(entry),
+            lambda: registry.fetch(entry, tmp_path),
+            lambda: download_model(store, f"models:/{name}/1", tmp_path),
+        ):
+            with pytest.raises(TrackingError) as caught:
+                read()
+            assert caught.value.code == "tracking.artifact-server"
+            assert uri.removeprefix("http://") in caught.value.message
+    assert authorizations == []
+
+
+def test_experiment_on_another_server(store: Connection) -> None:
+    """Another user may have created it under the name that a build uses."""
+    authorizations: list[str | None] = []
+    with responding(200, EMPTY, authorizations) as uri:
+        name = f"foreign-{uuid.uuid4().hex[:8]}"
+        store.client.create_experiment(name, artifact_location=f"{uri}{API}/1")
+        tracker = MlflowTracker(replace(store, tracking=replace(store.tracking, experiment=name)))
+        tracker.start({})
+        with pytest.raises(TrackingError) as caught:
+            tracker._log_page(tracker._parent, "page")  # type: ignore[arg-type] # noqa: SLF001 - as `log` does
+        tracker.finish(None, "")
+    assert caught.value.code == "tracking.artifact-server"
+    assert authorizations == []
+
+
+def test_server_of_the_user_gets_the_token(store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named in an environment variable; and MLflow is not restricted outside of repogen's calls."""
+    authorizations: list[str | None] = []
+    with responding(200, EMPTY, authorizations) as uri:
+        get_artifact_repository(f"{uri}{API}/1").list_artifacts()
+        assert authorizations == ["Bearer secret"]
+        monkeypatch.setenv(VARIABLE, f"other.example, {uri.removeprefix('http://')}")
+        (entry,) = MlflowRegistry(store).entries(registered(store, f"{uri}{API}/1"))
+        with pytest.raises(TrackingError) as caught:
+            MlflowRegistry(store).fetch(entry, tmp_path)
+    assert caught.value.code != "tracking.artifact-server"
+    assert set(authorizations) == {"Bearer secret"}
+    assert len(authorizations) > 1
+
+
+def test_without_credentials_nothing_is_rejected(
+    store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to collect."""
+    monkeypatch.delenv("MLFLOW_TRACKING_TOKEN")
+    authorizations: list[str | None] = []
+    with responding(200, EMPTY, authorizations) as uri:
+        (entry,) = MlflowRegistry(store).entries(registered(store, f"{uri}{API}/1"))
+        with pytest.raises(TrackingError) as caught:
+            MlflowRegistry(store).fetch(entry, tmp_path)
+    assert caught.value.code != "tracking.artifact-server"
+    assert set(authorizations) == {None}
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"{OWN}{API}/1",
+        f"{OWN}:443{API}/1",
+        "HTTPS://MLFLOW.example/1",
+        "mlflow-artifacts:/1/artifacts",
+        "mlflow-artifacts://mlflow.example/1",
+        "s3://bucket/1",
+        "file:///models",
+        "/models",
+        "runs:/1/model",
+        "abfss://models@account.dfs.core.windows.net/1",
+    ],
+)
+def test_own_servers(uri: str) -> None:
+    """The tracking server, with or without its port, the domains of Azure, and stores without these credentials."""
+    assert foreign_server(uri, ["sqlite:///mlflow.db", OWN]) == ""
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://other.example/1",
+        "http://mlflow.example/1",
+        "https://mlflow.example:444/1",
+        "https://mlflow.example.other.example/1",
+        "https://mlflow.example@other.example/1",
+        "https://user@mlflow.example/1",
+        "https://other.example\\@mlflow.example/1",
+        "mlflow-artifacts://other.example/1",
+        "mlflow-artifacts://mlflow.example:80/1",
+        "abfss://models@account.other.example/1",
+        "abfss://models@account.other.example@account.dfs.core.windows.net/1",
+        "abfss://models@dfs.core.windows.net.other.example/1",
+        "abfss://models@account.other.example\\@account.dfs.core.windows.net/1",
+        "https://[/1",
+        "https://mlflow.example:port/1",
+    ],
+)
+def test_foreign_servers(uri: str) -> None:
+    """Another host, port or scheme, and text that libraries read in different ways."""
+    assert foreign_server(uri, [OWN])
