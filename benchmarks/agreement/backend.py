@@ -158,6 +158,10 @@ BACKEND: list[Replacements] = [
             "cache_word": '"trt_engine_cache_enable" value: "maybe"',
             "cache_on": '"trt_engine_cache_enable" value: "on"',
             "int8": '"precision_mode" value: "INT8"',
+            "precision_lower_case": '"precision_mode" value: "fp16"',
+            "workspace": '"max_workspace_size_bytes" value: "1073741824"',
+            "workspace_word": '"max_workspace_size_bytes" value: "big"',
+            "cache_path": '"trt_engine_cache_path" value: "engines"',
         },
     ),
     Replacements(
@@ -166,6 +170,8 @@ BACKEND: list[Replacements] = [
         {
             "cuda": 'name: "cuda"',
             "cuda_word": 'name: "cuda"\n  parameters { key: "do_copy_in_default_stream" value: "maybe" }',
+            "cuda_limit": 'name: "cuda"\n  parameters { key: "gpu_mem_limit" value: "1073741824" }',
+            "cuda_misspelled": 'name: "cuda"\n  parameters { key: "gpu_mem_limits" value: "1073741824" }',
             "gpu_io": 'name: "gpu_io"',
         },
     ),

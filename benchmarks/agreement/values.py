@@ -137,6 +137,7 @@ _EXPLANATIONS = {
 }
 
 
+_REJECTED_BY_RUNTIME = "ONNX Runtime's provider_options_utils.h; no GPU here"
 _REJECTED_BY_SOURCE = "src/onnxruntime.cc of NVIDIA's backend, LoadModel; no GPU here"
 # Measured on the stock C++ backend of 24.10, which the embedded server does not have, or read in its source.
 _STOCK: dict[str, tuple[Outcome, str]] = {
@@ -160,9 +161,21 @@ _STOCK: dict[str, tuple[Outcome, str]] = {
     "accelerated/dla_core_word": ("reject", _REJECTED_BY_SOURCE),
     "accelerated/cache_word": ("reject", _REJECTED_BY_SOURCE),
     "accelerated/cuda_word": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/precision_lower_case": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/workspace_word": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/cuda_misspelled": ("reject", _REJECTED_BY_RUNTIME),
     "accelerated/gpu_io": ("reject", _REJECTED_BY_SOURCE),
     **dict.fromkeys(
-        ("accelerated/as_it_is", "accelerated/cache_on", "accelerated/cuda", "accelerated/int8"), ("accept", "")
+        (
+            "accelerated/as_it_is",
+            "accelerated/cache_on",
+            "accelerated/cache_path",
+            "accelerated/cuda",
+            "accelerated/cuda_limit",
+            "accelerated/int8",
+            "accelerated/workspace",
+        ),
+        ("accept", ""),
     ),
 }
 

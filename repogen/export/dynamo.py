@@ -9,6 +9,7 @@ import torch
 
 from repogen.artifacts.source import Program
 from repogen.errors import ExportError
+from repogen.export.complex_numbers import with_real_pairs
 from repogen.export.guards import guard_violations, recorded_programs
 from repogen.export.interface import ExportedGraph, specialized
 from repogen.export.translations import TRANSLATIONS
@@ -36,7 +37,7 @@ def export_program(request: ExportRequest) -> ExportedGraph:
     source = request.source
     require_exact_constants()
     try:
-        with recorded_programs() as programs:
+        with recorded_programs(with_real_pairs) as programs:
             onnx_program = _export(request)
     except Exception as error:
         raise explain(error, source.signature) from error
@@ -54,7 +55,7 @@ def _export(request: ExportRequest) -> torch.onnx.ONNXProgram | None:
     translations: Any = {**TRANSLATIONS, **source.operators.translations}
     if isinstance(source.origin, Program):
         return torch.onnx.export(
-            source.origin.program,
+            with_real_pairs(source.origin.program),
             dynamo=True,
             input_names=names,
             opset_version=request.opset,

@@ -15,7 +15,7 @@ import sympy  # type: ignore[import-untyped] # it has no types
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from repogen.artifacts.source import DimRange
     from repogen.artifacts.tensors import Signature, Sizes
@@ -26,15 +26,21 @@ _MAX_VIOLATIONS = 2
 
 
 @contextmanager
-def recorded_programs() -> Iterator[list[torch.export.ExportedProgram]]:
-    """Record the programs that torch.export creates within the block."""
+def recorded_programs(
+    change: Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram],
+) -> Iterator[list[torch.export.ExportedProgram]]:
+    """Record the programs that torch.export creates within the block; its caller gets them changed.
+
+    Args:
+        change: Returns the program that is converted.
+    """
     programs: list[torch.export.ExportedProgram] = []
     original = torch.export.export
 
     def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:  # noqa: ANN401 - torch's signature
         program = original(*args, **kwargs)
         programs.append(program)
-        return program
+        return change(program)
 
     torch.export.export = export
     try:

@@ -12,6 +12,7 @@ from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
 from repogen.export.interface import ExportedGraph
+from repogen.onnx_graph.kernel_gaps import replace_int64_extremes
 from repogen.onnx_graph.normalize import select_outputs, separate_unnamed_dims
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _OPTIONAL_INITIALIZER_INPUTS = 4
 
 
 def read_onnx(request: ExportRequest) -> ExportedGraph:
-    """Read an ONNX file; convert it if its opset is newer than requested.
+    """Read an ONNX file; convert it if its opset is newer than requested, and replace maxima and minima of int64.
 
     Raises:
         ExportError: The source is not an ONNX file, or onnx's version converter cannot convert it.
@@ -37,6 +38,7 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
     model.ir_version = max(model.ir_version, _OPTIONAL_INITIALIZER_INPUTS)
     RemoveInitializersFromInputsPass()(model)  # clients do not send weights, which IR 3 lists as inputs
     separate_unnamed_dims(model)
+    replace_int64_extremes(model)
     for value, spec in zip(model.graph.inputs, signature.inputs, strict=True):
         value.shape = ir.Shape(list(spec.shape))
     names = [value.name for value in model.graph.outputs]

@@ -1,14 +1,23 @@
-"""Translations of operators that TorchScript's exporter lacks: recurrent cells, stable sorting, and ``in``."""
+"""Translations of operators that TorchScript's exporter lacks, or translates incorrectly (torch 2.13).
+
+Recurrent cells, stable sorting and ``in`` are missing. ``//`` rounds toward zero, through int64 for floats; ``%`` and
+``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``).
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
+from torch.onnx import symbolic_opset10
 from torch.onnx.utils import register_custom_op_symbolic
+
+from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
 
 _SPLIT_OPSET = 18
 """The first opset in which Split has the number of its outputs."""
+_INTEGERS = frozenset({"Byte", "Char", "Short", "Int", "Long"})
 
 
 def register_symbolics(opset: int) -> None:
@@ -18,6 +27,10 @@ def register_symbolics(opset: int) -> None:
         "gru_cell": _gru_cell,
         "sort": _sort,
         "argsort": _argsort,
+        "div": _divide,
+        "floor_divide": _floor_divide,
+        "floordiv": _floor_divide,
+        "remainder": _remainder,
         "lstm_cell": _lstm_cell,
         "rnn_tanh_cell": _tanh_cell,
     }
@@ -47,6 +60,54 @@ def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
 
 def _argsort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
     return _sort(g, x, *arguments)[1]
+
+
+class _Operators:
+    """Creates operators of TorchScript's graph as onnxscript does: ``op.Mod(x, y, fmod=1)``."""
+
+    def __init__(self, g: Any) -> None:  # noqa: ANN401
+        self._g = g
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """Return a function that adds the operator ``name``; its attributes are integers."""
+        return partial(self._add, name)
+
+    def _add(self, name: str, *inputs: Any, **attributes: int) -> Any:  # noqa: ANN401
+        return self._g.op(name, *inputs, **{f"{key}_i": value for key, value in attributes.items()})
+
+
+def _divide(g: Any, x: Any, divisor: Any, *mode: Any) -> Any:  # noqa: ANN401
+    """Divide; ``mode`` is ``floor``, ``trunc`` or None."""
+    rounding = mode[0].node().s("value") if mode and not mode[0].node().mustBeNone() else ""
+    if rounding == "floor":
+        return _floor_divide(g, x, divisor)
+    quotient = g.op("Div", x, divisor) if rounding else symbolic_opset10.div(g, x, divisor)
+    if not rounding or _are_integers(x, divisor):
+        return quotient
+    is_negative = g.op("Less", quotient, _number(g, 0.0))
+    return g.op("Where", is_negative, g.op("Ceil", quotient), g.op("Floor", quotient))
+
+
+def _floor_divide(g: Any, x: Any, divisor: Any) -> Any:  # noqa: ANN401
+    if _are_integers(x, divisor):
+        return floor_quotient_of_integers(_Operators(g), x, divisor)
+    return floor_quotient(_Operators(g), partial(_number, g), x, divisor)
+
+
+def _remainder(g: Any, x: Any, divisor: Any) -> Any:  # noqa: ANN401
+    if _are_integers(x, divisor):
+        return g.op("Mod", x, divisor)
+    return remainder_of_floats(_Operators(g), partial(_number, g), x, divisor)
+
+
+def _are_integers(*values: Any) -> bool:  # noqa: ANN401
+    """Return whether all values are known to be integers; a script has values of unknown type."""
+    return all(value.type().kind() == "IntType" or value.type().scalarType() in _INTEGERS for value in values)
+
+
+def _number(g: Any, number: float) -> Any:  # noqa: ANN401
+    """Return a constant, which the exporter converts to the type of the other operand."""
+    return g.op("Constant", value_t=torch.tensor(number))
 
 
 def _gru_cell(g: Any, x: Any, hidden: Any, *weights: Any) -> Any:  # noqa: ANN401

@@ -3,15 +3,16 @@
 TorchScript's are in ``repogen.export.symbolics``. ONNX requires of ``TopK`` that the first of equal values comes first,
 in both directions, which is the order of a stable sort. The exporter's own translation of ``cross_entropy`` ignores
 ``label_smoothing`` and does not accept probabilities; that of ``embedding_bag`` with ``padding_idx`` is not valid ONNX;
-those of integer divisions with ``rounding_mode`` compute in float32; those of ``//`` and ``%`` of floats are off by one
-or by the divisor where the rounded quotient is an integer, such as ``1.0 // 0.1``; and that of ``//`` of sizes rounds
-toward zero.
+those of integer divisions with ``rounding_mode`` compute in float32; those of ``//`` and ``%`` of floats are not exact
+(``repogen.export.division``); that of ``//`` of sizes rounds toward zero; and numbers in float64 are rounded to
+float32.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -20,6 +21,7 @@ from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
 
 from repogen.errors import ExportError
+from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,49 +62,41 @@ def _divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:  # 
     if rounding_mode == "floor":
         return _floor_divide(self, other)
     if self.dtype.is_integer() and rounding_mode == "trunc":
-        return op.Div(self, _as_value(other, self))
+        return op.Div(self, _constant(other, self.dtype))
     return core.aten_div_mode(self, other, rounding_mode=rounding_mode)
 
 
 def _floor_divide(self: Any, other: Any) -> Any:  # noqa: ANN401
-    """Round ``self / other`` down. For floats, the quotient is that of the remainder: ``1.0 // 0.1`` is 9."""
-    other = _as_value(other, self)
+    other = _constant(other, self.dtype)
     if not self.dtype.is_floating_point():
-        return _floor_divide_integers(self, other)
-    remainder, is_below = _signed_remainder(self, other)
-    quotient = op.Div(op.Sub(self, remainder), other)
-    quotient = op.Where(is_below, op.Sub(quotient, _as_value(1.0, self)), quotient)
-    rounded = op.Floor(quotient)
-    is_above = op.Greater(op.Sub(quotient, rounded), _as_value(0.5, self))
-    rounded = op.Where(is_above, op.Add(rounded, _as_value(1.0, self)), rounded)
-    return op.Where(op.Equal(other, _as_value(0.0, self)), op.Div(self, other), rounded)
+        return floor_quotient_of_integers(op, self, other)
+    return floor_quotient(op, partial(_constant, dtype=self.dtype), self, other)
 
 
-def _floor_divide_integers(self: Any, other: Any) -> Any:  # noqa: ANN401
-    """Divide integers, such as sizes, and round down: ONNX rounds toward zero, and ``-(-size // 4)`` is common."""
-    return op.Div(op.Sub(self, op.Mod(self, other)), other)
+def _floor_divide_sizes(self: Any, other: Any) -> Any:  # noqa: ANN401
+    return floor_quotient_of_integers(op, self, other)
 
 
 def _remainder(self: Any, other: Any) -> Any:  # noqa: ANN401
-    """Return the remainder with the sign of ``other``; the exporter's translation rounds ``self / other`` first."""
-    other = _as_value(other, self)
+    other = _constant(other, self.dtype)
     if not self.dtype.is_floating_point():
         return op.Mod(self, other)
-    remainder, is_below = _signed_remainder(self, other)
-    return op.Where(is_below, op.Add(remainder, other), remainder)
+    return remainder_of_floats(op, partial(_constant, dtype=self.dtype), self, other)
 
 
-def _signed_remainder(self: Any, other: Any) -> tuple[Any, Any]:  # noqa: ANN401
-    """Return the remainder with the sign of ``self``, and where it is not 0 and ``other`` has the other sign."""
-    zero = _as_value(0.0, self)
-    remainder = op.Mod(self, other, fmod=1)
-    has_other_sign = op.Xor(op.Less(remainder, zero), op.Less(other, zero))
-    return remainder, op.And(op.Not(op.Equal(remainder, zero)), has_other_sign)
+def _scalar_tensor(s: Any, dtype: int = -1, **_: object) -> Any:  # noqa: ANN401
+    """Create a constant of the type at once; the exporter creates it in float32 and casts it to float64."""
+    return core.aten_scalar_tensor(_constant(s, ir.DataType(dtype)) if dtype > 0 else s, dtype=dtype)
 
 
-def _as_value(number: Any, like: Any) -> Any:  # noqa: ANN401
-    """Return a Python number as a constant of the type of ``like``; other values as they are."""
-    return op.Constant(value=ir.tensor(number, dtype=like.dtype)) if isinstance(number, (int, float)) else number
+def _full(size: Any, fill_value: Any, dtype: int = -1, **_: object) -> Any:  # noqa: ANN401
+    """Do the same for a tensor of equal numbers."""
+    return core.aten_full(size, _constant(fill_value, ir.DataType(dtype)) if dtype > 0 else fill_value, dtype=dtype)
+
+
+def _constant(number: Any, dtype: ir.DataType) -> Any:  # noqa: ANN401
+    """Return a Python number as a constant; other values as they are."""
+    return op.Constant(value=ir.tensor(number, dtype=dtype)) if isinstance(number, (int, float)) else number
 
 
 def _lstm(  # noqa: PLR0913, PLR0917 - the operator's arguments
@@ -251,7 +245,9 @@ def _inner_embedding_bag(  # noqa: PLR0913, PLR0917 - the operator's arguments
 
 TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.lstm.input: _lstm,
-    operator.floordiv: _floor_divide_integers,
+    operator.floordiv: _floor_divide_sizes,
+    torch.ops.aten.scalar_tensor.default: _scalar_tensor,
+    torch.ops.aten.full.default: _full,
     torch.ops.aten.floor_divide.default: _floor_divide,
     torch.ops.aten.remainder.Tensor: _remainder,
     torch.ops.aten.remainder.Scalar: _remainder,

@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 _SMALL = frozenset(
     {ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.UINT32}
 )
-_EXTREMES = frozenset({"ArgMax", "ArgMin"})
+_EXTREME_INDICES = frozenset({"ArgMax", "ArgMin"})
 _EXTREME_VALUES = frozenset({"ReduceMax", "ReduceMin"})
+EXTREMES = _EXTREME_INDICES | _EXTREME_VALUES
+_STANDARD = frozenset({"", "ai.onnx"})
+_OPSET_OF_SQUEEZE = 13
+"""The first opset in which the axes of Squeeze are an input."""
 _MAX_MATRIX = 2048
 """The largest length of a transform that becomes a matrix product, whose constant has about length ** 2 values."""
 _SEQUENCE_OPERATORS = frozenset(
@@ -61,7 +65,7 @@ _OPERATORS = {
     **_ARITHMETIC,
     **_REDUCTIONS,
     **dict.fromkeys(("Neg", "Relu", "Trilu", "TopK"), _Typed((0,))),
-    **dict.fromkeys(("NonZero", *_EXTREMES), _Typed((0,), output=False)),
+    **dict.fromkeys(("NonZero", *_EXTREME_INDICES), _Typed((0,), output=False)),
     "Min": _Typed((0, 1)),
     "Max": _Typed((0, 1)),
     "Where": _Typed((1, 2)),
@@ -79,9 +83,9 @@ _SUPPORTED = {
 
 def fill_kernel_gaps(model: ir.Model) -> None:
     """Rewrite the nodes of an exporter's graph that ONNX Runtime cannot load; the graph is changed in place."""
-    _infer_types(model)
+    _infer_types(model, ShapeInferencePass())
     widen_bfloat16(model)
-    nodes = [node for graph in model.graphs() for node in graph if node.domain in {"", "ai.onnx"}]
+    nodes = [node for graph in model.graphs() for node in graph if node.domain in _STANDARD]
     has_inverse = any(_is_one_sided_inverse(node) for node in nodes)
     for node in nodes:
         _rewrite(node)
@@ -90,17 +94,32 @@ def fill_kernel_gaps(model: ir.Model) -> None:
             value.shape = None if not value.is_graph_output() else value.shape
 
 
-def _infer_types(model: ir.Model) -> None:
+def replace_int64_extremes(model: ir.Model) -> bool:
+    """Rewrite the maxima and minima of int64, which ONNX Runtime computes incorrectly, or does not compute.
+
+    The graph is changed in place; those of an opset before 13 are kept. Returns whether a node was replaced.
+    """
+    nodes = [
+        node for graph in model.graphs() for node in graph if node.op_type in EXTREMES and node.domain in _STANDARD
+    ]
+    if not nodes or model.opset_imports.get("", 0) < _OPSET_OF_SQUEEZE:
+        return False
+    # Small constants may be external data, which the inference of values and some of that of shapes cannot read.
+    _infer_types(model, ShapeInferencePass(strict_mode=False, data_prop=False))
+    return bool([node for node in nodes if _rewrite_extreme(node)])
+
+
+def _infer_types(model: ir.Model, inference: ShapeInferencePass) -> None:
     """Add the types that TorchScript's exporter omits, if the graph may have a node that depends on them."""
     values = [value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())]
     nodes = [node for graph in model.graphs() for node in graph]
     casts = (node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast")
     rare = {*_SMALL, ir.DataType.BFLOAT16}
     has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
-    has_rare |= any(node.op_type in _EXTREMES | _EXTREME_VALUES for node in nodes)
+    has_rare |= any(node.op_type in EXTREMES for node in nodes)
     if has_rare and any(value.dtype is None for node in nodes for value in node.outputs):
         sequences = [value for node in nodes for value in _sequences(node) if value.type is None]
-        ShapeInferencePass()(model)
+        inference(model)
         for value in sequences:  # the pass declares them as tensors
             value.type = value.shape = None
 
@@ -131,10 +150,8 @@ def _rewrite(node: ir.Node) -> None:
     elif node.op_type in _INT64_INDICES and node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT32:
         int64 = ir.DataType.INT64
         node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
-    elif node.op_type in _EXTREMES and dtype == ir.DataType.INT64 and not _integer(node, "select_last_index"):
-        _replace_extreme(node, _integer(node, "axis"), 1)
-    elif node.op_type in _EXTREME_VALUES and dtype == ir.DataType.INT64 and (axis := _reduced_axis(node)) is not None:
-        _replace_extreme(node, axis, 0)
+    elif _rewrite_extreme(node):
+        return
     elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
         _widen(node, ir.DataType.INT64 if dtype == ir.DataType.UINT32 else ir.DataType.INT32)
 
@@ -169,6 +186,19 @@ def _widen(node: ir.Node, wide: ir.DataType) -> None:
         cast.resize_inputs(1)
         cast.replace_input_with(0, output)
         _graph(node).insert_after(node, cast)
+
+
+def _rewrite_extreme(node: ir.Node) -> bool:
+    """Replace a maximum or minimum of int64 along one axis; return whether the node is one."""
+    if node.op_type not in EXTREMES or _dtype(node) != ir.DataType.INT64:
+        return False
+    if node.op_type in _EXTREME_VALUES:
+        axis, output = _reduced_axis(node), 0
+    else:
+        axis, output = None if _integer(node, "select_last_index") else _integer(node, "axis"), 1
+    if axis is not None:
+        _replace_extreme(node, axis, output)
+    return axis is not None
 
 
 def _reduced_axis(node: ir.Node) -> int | None:
@@ -347,4 +377,7 @@ def _move_uses(old: ir.Value, new: ir.Value) -> None:
     if old.dtype is not None:
         new.dtype = old.dtype
     new.shape = old.shape
+    name, is_output = old.name, old.is_graph_output()
     old.replace_all_uses_with(new, replace_graph_outputs=True)
+    if is_output:
+        old.name, new.name = f"{name}_replaced", name

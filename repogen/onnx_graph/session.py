@@ -20,11 +20,11 @@ _BFLOAT16 = "tensor(bfloat16)"
 _ONNX_NUMBER = 16  # onnx.TensorProto.BFLOAT16
 
 
-def open_session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
-    """Load a model; errors are those of ``onnxruntime.InferenceSession``."""
+def open_session(model: Path | bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    """Load a file or its content; errors are those of ``onnxruntime.InferenceSession``."""
     # For the whole process; not at import, because another library may turn it on later.
     onnxruntime.disable_telemetry_events()
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def run(session: Any, names: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:  # noqa: ANN401 - onnxruntime is not typed

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import onnx_ir as ir
 import onnxruntime
 
 from repogen.artifacts.source import DimRange
 from repogen.artifacts.tensors import Signature
 from repogen.errors import SourceError, first_line
+from repogen.onnx_graph.external_data import nodes
+from repogen.onnx_graph.kernel_gaps import EXTREMES, replace_int64_extremes
 from repogen.onnx_graph.session import open_session, run
 from repogen.source.common.call import named_call
 from repogen.source.common.examples import StoredExamples, load_data
@@ -98,7 +101,7 @@ def file_reference(
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session: Any = open_session(path, options)
+        session: Any = open_session(_correct_file(proto, path, options), options)
     except Exception as error:
         runtime = f"ONNX Runtime {onnxruntime.__version__}"
         if not any(reason in str(error) for reason in _TOO_NEW) or len(proto.graph.initializer) == 0:
@@ -110,6 +113,18 @@ def file_reference(
         tuple(outputs),
         f"ONNX Runtime {onnxruntime.__version__}",
     )
+
+
+def _correct_file(proto: onnx.ModelProto, path: Path, options: onnxruntime.SessionOptions) -> Path | bytes:
+    """Return the file; or its content with the operators replaced that ONNX Runtime computes incorrectly."""
+    if not any(node.op_type in EXTREMES for node in nodes(proto)):
+        return path
+    model = ir.load(path)
+    if not replace_int64_extremes(model):
+        return path
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
+    content: bytes = ir.to_proto(model).SerializeToString()
+    return content
 
 
 def _evaluator(path: Path, names: list[str]) -> Callable[[dict[str, Array]], list[Array]]:

@@ -57,6 +57,14 @@ CASES = (
     _built("qwen2", TEXT),
     _built("gemma", TEXT),
     _built("phi", TEXT),
+    _built(
+        "mamba", signature(input_ids=_IDS), "rejected:export.specialized-dim", "its scan is unrolled over the tokens"
+    ),
+    _built(
+        "mamba_fixed",
+        signature(input_ids="int64 batch 6 3..98"),
+        why="the sequence has the one size that the scan was unrolled for",
+    ),
     _built("t5", PAIRS),
     _built("t5_encoder", TEXT),
     _built("bart", PAIRS),

@@ -25,6 +25,12 @@ _BAGS = signature(ids="int64 batch 6 0..19", weights="float32 batch 6")
 _IDS = signature(x="int32 batch 12 0..3")
 _LARGE_IDS = signature(ids=f"int64 batch 3 0..{1 << 40}")
 _TIME = signature(x="float32 batch time 4")
+_RAGGED: Entry = {
+    "max_batch_size": 8,
+    "input": {"values": {"allow_ragged_batch": True}},
+    "batch_input": [{"kind": "BATCH_ELEMENT_COUNT", "target_name": ["counts"], "source_input": ["values"]}],
+    "batch_output": [{"target_name": ["y"], "source_input": ["values"]}],
+}
 _FROZEN = "parity.drift|export.specialized-dim"
 
 CASES = (
@@ -95,6 +101,17 @@ CASES = (
         "the exporter declares wrong sizes of outputs",
         signature({"time": (1, 20)}, x="float32 batch time 4", state="float32 batch 2 6"),
     ),
+    _case(
+        "ragged_counts",
+        "SoftmaxOfRows",
+        "batch",
+        "rows of different lengths, whose lengths Triton provides",
+        {
+            **signature({"elements": (1, 64), "rows": (1, 8)}, values="float32 elements", counts="int32 rows 1..4"),
+            "outputs": ["y"],
+            "triton": _RAGGED,
+        },
+    ),
     _case("complex_inverse", "ComplexInverse", "rejected:export.no-translation", "complex numbers inside"),
     _case("compiled_part", "compiled_part", "batch", "a layer behind torch.compile"),
     _case(
@@ -131,6 +148,27 @@ CASES = (
         "batch",
         "quotients and remainders of multiples of the divisor",
         {"examples": "verdicts.py:grid", **ranges("batch")},
+    ),
+    _case(
+        "exact_bins",
+        "Bins",
+        "batch",
+        "the same in float64",
+        {"examples": "verdicts.py:exact_grid", **ranges("batch")},
+    ),
+    _case(
+        "fno",
+        "FourierOperator",
+        "batch",
+        "complex weights, an einsum, and slices of a spectrum",
+        signature(x="float32 batch 16 2"),
+    ),
+    _case(
+        "complex_rotation",
+        "Rotary",
+        "batch",
+        "pairs of values as complex numbers",
+        signature(x="float32 batch time 8"),
     ),
     _case(
         "largest_id",

@@ -112,6 +112,14 @@ def lookup(directory: Path) -> None:
     _save(_model([node], [ids], [_value("y", ["batch", "sequence", 4])], [table]), directory)
 
 
+def largest_id(directory: Path) -> None:
+    """Write the maximum and the minimum of each row of identifiers."""
+    operators = {"ReduceMax": "largest", "ReduceMin": "smallest"}
+    nodes = [helper.make_node(operator, ["ids"], [y], axes=[1], keepdims=0) for operator, y in operators.items()]
+    ids = _value("ids", ["batch", 9], TensorProto.INT64)
+    _save(_model(nodes, [ids], [_value(y, ["batch"], TensorProto.INT64) for y in operators.values()]), directory)
+
+
 def half(directory: Path) -> None:
     """Write a layer in float16."""
     weights = [numpy_helper.from_array(numpy_helper.to_array(w).astype(np.float16), w.name) for w in _weights()]

@@ -50,6 +50,7 @@ _SPEECH = {
     "classifier_proj_size": 16,
     "num_labels": 3,
 }
+_MAMBA = {"vocab_size": 99, "hidden_size": 32, "state_size": 4, "num_hidden_layers": 2}
 _T5 = {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "use_cache": False}
 _BART = {
     "vocab_size": 99,
@@ -151,6 +152,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", _DECODER),
     "gemma": ("GemmaForCausalLM", "GemmaConfig", _DECODER),
     "phi": ("PhiForCausalLM", "PhiConfig", {k: v for k, v in _DECODER.items() if k != "head_dim"}),
+    "mamba": ("MambaForCausalLM", "MambaConfig", _MAMBA),
+    "mamba_fixed": ("MambaForCausalLM", "MambaConfig", _MAMBA),
     "t5": ("T5ForConditionalGeneration", "T5Config", {**_T5, "decoder_start_token_id": 0}),
     "t5_encoder": ("T5EncoderModel", "T5Config", _T5),
     "bart": ("BartForConditionalGeneration", "BartConfig", _BART),

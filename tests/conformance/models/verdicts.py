@@ -471,6 +471,69 @@ def grid(batch: int) -> Any:
     return {"x": torch.randint(-30, 30, (batch, 12)) * 0.1}
 
 
+class SoftmaxOfRows(nn.Module):
+    """Softmax over the elements of each row; all rows are in one vector."""
+
+    def forward(self, values: Tensor, counts: Tensor) -> Tensor:
+        ends = counts.to(torch.int64).cumsum(0)
+        row = (torch.arange(values.shape[0])[:, None] >= ends[None, :]).to(torch.int64).sum(1)
+        member = (row[:, None] == torch.arange(counts.shape[0])[None, :]).to(values.dtype)
+        exponents = values.exp()
+        return exponents / (member @ (member * exponents[:, None]).sum(0)).clamp(min=1e-6)
+
+
+def exact_grid(batch: int) -> Any:
+    """Return multiples of 0.1 in float64."""
+    return {"x": torch.randint(-30, 30, (batch, 12)).double() * 0.1}
+
+
+class SpectralLayer(nn.Module):
+    """Multiplies the lowest modes of a signal with complex weights."""
+
+    def __init__(self, channels: int, modes: int) -> None:
+        super().__init__()
+        self.modes = modes
+        self.weight = nn.Parameter(torch.randn(channels, channels, modes, dtype=torch.cfloat) / channels)
+
+    def forward(self, x: Tensor) -> Any:
+        spectrum = torch.fft.rfft(x)
+        out = torch.zeros(*x.shape[:2], x.shape[-1] // 2 + 1, dtype=torch.cfloat)
+        low = spectrum[:, :, : self.modes]
+        out[:, :, : self.modes] = torch.einsum("bix,iox->box", low, self.weight)
+        return torch.fft.irfft(out, n=x.shape[-1])
+
+
+class FourierOperator(nn.Module):
+    """A Fourier neural operator in one dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lift = nn.Linear(2, 6)
+        self.spectral = nn.ModuleList(SpectralLayer(6, 5) for _ in range(3))
+        self.local = nn.ModuleList(nn.Conv1d(6, 6, 1) for _ in range(3))
+        self.project = nn.Linear(6, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.lift(x).permute(0, 2, 1)
+        for spectral, local in zip(self.spectral, self.local, strict=True):
+            x = nn.functional.gelu(spectral(x) + local(x))
+        return self.project(x.permute(0, 2, 1))
+
+
+class Rotary(nn.Module):
+    """Rotates pairs of values by angles that depend on the position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(64).float(), 100 ** -(torch.arange(4) / 4))
+        self.register_buffer("rotation", torch.polar(torch.ones_like(angles), angles))
+        self.rotation: Tensor
+
+    def forward(self, x: Tensor) -> Any:
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * self.rotation[: x.shape[1]]).flatten(2)
+
+
 class LargestId(nn.Module):
     """Returns the largest and the smallest identifier of each row."""
 

@@ -43,6 +43,9 @@ def test_specialized_dim_is_reported_with_its_input(source: str, dim: str, axis:
         f"dim {dim!r} (axis {axis} of input {name!r}) is declared dynamic, but the model fixes it to 2",
     )
     assert "reshape(2, -1)" in error.hint
+    fixed = SIGNATURE.inputs[name == "right"].shape
+    shape = ", ".join("2" if size == dim else str(size) for size in fixed)
+    assert f"{name}: {{dtype: float32, shape: [{shape}]}}" in error.hint  # for the code of a library
 
 
 def test_data_dependent_branch_has_a_location() -> None:

@@ -243,14 +243,56 @@ class Grid(nn.Module):
     """Divides floats, and takes their remainders."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of quotients and remainders."""
-        return x // 0.1 + torch.div(x, -0.3, rounding_mode="floor") + (x % 0.1 + x % -0.3) * 100
+        """Return quotients and remainders."""
+        floor, trunc = torch.div(x, -0.3, rounding_mode="floor"), torch.div(x, -0.3, rounding_mode="trunc")
+        divisor = x.abs() + 1
+        return torch.stack([x // 0.1, floor, trunc, x % 0.1, x % -0.3, x // divisor, x % divisor])
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_divisions_of_floats() -> None:
-    """Of multiples of the divisor: the exporter rounds the quotient up to the next integer."""
-    assert same(Grid(), torch.arange(-30, 30).float() * 0.1)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("exporter", ["dynamo", "traced", "scripted"])
+def test_divisions_of_floats(exporter: str, dtype: torch.dtype) -> None:
+    """Of multiples of the divisor: the exporters round the quotient up to the next integer."""
+    x = (torch.arange(-30, 30).to(dtype) * 0.1)[None]
+    torch.testing.assert_close(exported(Grid(), exporter, x), Grid()(x), rtol=0, atol=1e-6)
+
+
+class Counts(nn.Module):
+    """Divides integers, and takes their remainders."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return quotients and remainders, padded to a multiple of four columns."""
+        floor, trunc = torch.div(x, -7, rounding_mode="floor"), torch.div(x, -7, rounding_mode="trunc")
+        results = torch.stack([x // 3, floor, trunc, x % 3, x % -7])
+        return functional.pad(results, (0, -(-x.shape[1] // 4) * 4 - x.shape[1]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("exporter", ["traced", "scripted"])
+def test_divisions_of_integers_in_torchscript(exporter: str, dtype: torch.dtype) -> None:
+    """TorchScript's exporter rounds toward zero."""
+    x = torch.tensor([[-(10**9), -7, -4, -3, 0, 3, 4, 7, 10**9 + 1]], dtype=dtype)
+    assert torch.equal(exported(Counts(), exporter, x), Counts()(x))
+
+
+def exported(module: nn.Module, exporter: str, x: torch.Tensor) -> torch.Tensor:
+    """Export with dynamic columns, and run ONNX Runtime."""
+    content = io.BytesIO()
+    example = x[:, : x.shape[1] // 2]
+    if exporter == "dynamo":
+        sizes: Any = {"dynamic_shapes": {"x": {1: "columns"}}, "custom_translation_table": TRANSLATIONS}
+        program = torch.onnx.export(module.eval(), (example,), dynamo=True, verbose=False, **sizes)
+        assert program is not None
+        content.write(program.model_proto.SerializeToString())
+    else:
+        script: Any = torch.jit.script(module) if exporter == "scripted" else module
+        register_symbolics(20)
+        axes: Any = {"dynamic_axes": {"x": {1: "columns"}}, "input_names": ["x"]}
+        torch.onnx.export(script.eval(), (example,), content, dynamo=False, opset_version=20, **axes)  # type: ignore[arg-type] # buffers work, though not declared
+    session = onnxruntime.InferenceSession(content.getvalue())
+    return torch.tensor(session.run(None, {"x": x.numpy()})[0])
 
 
 @pytest.mark.filterwarnings("ignore")

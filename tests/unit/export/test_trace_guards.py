@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from repogen.errors import ExportError
 from repogen.export.interface import ExportRequest
@@ -132,6 +133,29 @@ def test_read_in_a_library_has_the_librarys_location(as_source: Callable[..., So
     with pytest.raises(ExportError) as caught:
         export(as_source(Reading(lambda x, _: library_read(x))), tmp_path)
     assert caught.value.where == f"{__file__}:{library_read.__code__.co_firstlineno + 2}"
+
+
+class Packed(nn.Module):
+    """Unpacks the outputs of a recurrent layer; PyTorch compares the lengths of the rows in Python."""
+
+    def __init__(self) -> None:
+        """Create the layer."""
+        super().__init__()
+        self.gru = nn.GRU(4, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs; the length of a row depends on its values."""
+        lengths = (x.abs().sum(2) > 0).sum(1)
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        outputs: torch.Tensor = pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0]
+        return outputs
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_reads_of_packed_lengths_are_accepted(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The exporter translates the packing as a whole, so nothing is frozen."""
+    graph = export(as_source(Packed(), {"x": ["batch", 3, 4]}), tmp_path)
+    assert "GRU" in {node.op_type for node in graph.graph}
 
 
 def test_allowed_locations_are_matched_by_file_and_line(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:

@@ -85,6 +85,20 @@ def test_quantized_module_is_rejected() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_module_with_fixed_scales_is_accepted() -> None:
+    """TorchScript's exporter translates what FX quantized statically."""
+    from torch.ao.quantization import get_default_qconfig_mapping  # noqa: PLC0415 - deprecated, and only needed here
+    from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # noqa: PLC0415 - the same
+
+    quantize: Any = prepare_fx
+    convert: Any = convert_fx
+    mapping = get_default_qconfig_mapping("fbgemm")
+    module = convert(quantize(nn.Sequential(nn.Linear(4, 2)).eval(), mapping, (torch.ones(1, 4),)))
+    prepared, _ = prepare(module, None)
+    assert prepared is module
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_fake_quantize_modules_are_replaced_if_their_observers_are_off(per_channel: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """An exporter cannot follow their switches, which are tensors."""

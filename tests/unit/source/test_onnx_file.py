@@ -262,6 +262,31 @@ def test_file_too_new_for_onnx_runtime_uses_the_onnx_evaluator(load_onnx: Load) 
     assert "onnx's reference evaluator" in source.notes[-1]
 
 
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "ArgMax", "ArgMin"])
+def test_extremes_of_int64_are_those_of_the_standard(
+    load_onnx: Load,
+    root: Path,
+    operator: str,
+    external: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """ONNX Runtime's ReduceMax and ReduceMin return other values for some rows beyond int32."""
+    axis = {"axes": [1]} if operator.startswith("Reduce") else {"axis": 1}
+    nodes = [
+        helper.make_node("Add", ["x", "offset"], ["sum"]),
+        helper.make_node(operator, ["sum"], ["y"], keepdims=0, **axis),
+    ]
+    ends = [graphs.value("x", ["N", 9], graphs.INT64)], [graphs.value("y", ["N"], graphs.INT64)]
+    offset = np.random.default_rng(1).integers(-(10**10), 10**10, 9)
+    graph = graphs.model(nodes, *ends, offset=offset)
+    options: dict[str, Any] = {"save_as_external_data": True, "location": "weights", "size_threshold": 0}
+    onnx.save_model(graph, root / "model.onnx", **(options if external else {}))
+    source = load_onnx(inputs={"x": {"dtype": "int64", "shape": ["N", 9], "range": [-(10**10), 10**10]}})
+    x: Any = source.examples({"N": 256}, 0)["x"]
+    function: Any = {"ReduceMax": np.max, "ReduceMin": np.min, "ArgMax": np.argmax, "ArgMin": np.argmin}[operator]
+    np.testing.assert_array_equal(source.reference({"x": x})["y"], function(x + offset, axis=1))
+
+
 def test_inputs_with_initializers_are_constants(load_onnx: Load) -> None:
     """IR 3 lists every weight as an input."""
     graph = graphs.matmul(opset=8, ir=3)
