@@ -1,8 +1,12 @@
 """Compares `repogen build` with a typical hand-written export script: time and memory, side by side in one run.
 
-``make bench``, or ``python benchmarks/build_overhead.py [--rounds 3] [--only overhead|jobs|idle]``. Every round runs
-the script and then repogen, so that changes in the machine's speed affect both. Ratios are medians of the ratios of
-the rounds.
+``make bench``, or ``python benchmarks/build_overhead.py [--rounds 3] [--only overhead|jobs|idle]
+[--models resnet18,distilbert] [--exporters dynamo,torchscript]``. Every round runs the script and then repogen, so that
+changes in the machine's speed affect both. Ratios are medians of the ratios of the rounds; those of a whole build
+compare it with the script that uses the same exporter.
+
+The builds with two shapes check those of the script, and the required cases: a prime for each dim, inputs of zeros, and
+a second run that must return the same.
 """
 
 from __future__ import annotations
@@ -67,14 +71,14 @@ def two_shapes(name: str, exporter: str) -> dict[str, dict[str, object]]:
 
 def build(spec: Path, *flags: str) -> Run:
     """Run ``repogen build --force --json``."""
-    return measure([REPOGEN, "build", str(spec), "--force", "--json", *flags])
+    return measure([REPOGEN, "build", str(spec), "--force", "--json", *flags], cwd=spec.parent)
 
 
-def overhead(name: str, rounds: int, scratch: Path) -> None:
+def overhead(name: str, exporters: list[str], rounds: int, scratch: Path) -> None:
     """Print the results for one model."""
     runs: dict[str, list[Run]] = defaultdict(list)
     specs = {}
-    for exporter in EXPORTERS:
+    for exporter in exporters:
         directory = scratch / f"{name}-{exporter}"
         directory.mkdir()
         specs[exporter] = write_spec(directory, two_shapes(name, exporter))
@@ -82,24 +86,27 @@ def overhead(name: str, rounds: int, scratch: Path) -> None:
     whole.mkdir()
     specs["whole"] = write_spec(whole, example(name))
     plain = str(ROOT / "benchmarks" / "plain_export.py")
+    tracking = f"sqlite:///{scratch / 'mlflow.db'}"
+    measure([sys.executable, "-m", "mlflow", "db", "upgrade", tracking])  # a new database is not a part of a build
     cases: dict[str, Callable[[], Run]] = {}
-    for exporter in EXPORTERS:
+    for exporter in exporters:
         command = [sys.executable, plain, name, exporter, str(scratch / "plain.onnx")]
         cases[f"plain script, {exporter}"] = partial(measure, command)
         cases[f"repogen --no-smoke, {exporter}, two shapes"] = partial(build, specs[exporter], "--no-smoke")
     cases["repogen --no-smoke, the example's settings"] = partial(build, specs["whole"], "--no-smoke")
     cases["repogen, complete: sweep, passes, smoke"] = partial(build, specs["whole"])
+    cases["repogen, complete, with MLflow"] = partial(build, specs["whole"], "--tracking-uri", tracking)
     for _ in range(rounds):
         for label, run in cases.items():
             runs[label].append(run())
     print(f"\n{name}: {rounds} alternating rounds, median (min-max)\n")
-    base = {exporter: runs[f"plain script, {exporter}"] for exporter in EXPORTERS}
+    base = {exporter: runs[f"plain script, {exporter}"] for exporter in exporters}
     rows = [_row(label, measured, base) for label, measured in runs.items()]
     print(table(("command", "wall s", "peak RSS MB", "export s", "verify s", "wall ratio", "RSS ratio"), rows))
 
 
 def _row(label: str, runs: list[Run], base: dict[str, list[Run]]) -> tuple[str, ...]:
-    baseline = base["torchscript" if "torchscript" in label else "dynamo"]
+    baseline = next((runs for exporter, runs in base.items() if exporter in label), next(iter(base.values())))
     splits = [_split(run) for run in runs]
     return (
         label,
@@ -118,7 +125,7 @@ def _split(run: Run) -> tuple[float, float]:
     if "models" not in document:
         return document["export"], document["verify"]
     seconds = document["models"][0]["seconds"]
-    later = ("optimize", "validate", "configure", "stage", "server", "smoke", "publish")
+    later = ("optimize", "validate", "configure", "stage", "server", "smoke", "track", "publish", "confirm")
     return seconds["export"], sum(seconds.get(step, 0.0) for step in later)
 
 
@@ -180,14 +187,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=("overhead", "jobs", "idle"))
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--exporters", default=",".join(EXPORTERS))
     arguments = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="repogen-bench-"))
     try:
         if arguments.only in (None, "idle"):
             idle(arguments.rounds, scratch)
         if arguments.only in (None, "overhead"):
-            for name in MODELS:
-                overhead(name, arguments.rounds, scratch)
+            for name in arguments.models.split(","):
+                overhead(name, arguments.exporters.split(","), arguments.rounds, scratch)
         if arguments.only in (None, "jobs"):
             jobs(arguments.rounds, scratch)
     finally:

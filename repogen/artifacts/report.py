@@ -63,6 +63,7 @@ class ModelReport:
         error: Why the model failed; None if it did not.
         reasons: Why the model was built; empty if it is up to date.
         from_cache: Whether the export and its verification are those of an earlier build.
+        export_reasons: Those of the reasons that concern the export and its verification.
     """
 
     name: str
@@ -96,6 +97,7 @@ class ModelReport:
     manifest: Manifest | None = None
     reasons: tuple[str, ...] = ()
     from_cache: bool = False
+    export_reasons: tuple[str, ...] = ()
 
     @property
     def has_parity(self) -> bool:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import input_files
 from repogen.build.order import FETCHED, ORDER, ORDER_FILE, REPOSITORY, RESULT, Order, Result, build_environment
+from repogen.build.user_packages import with_local_paths
 from repogen.build.verified import with_paths
 from repogen.errors import SpecError, error_from_record
 from repogen.executors import process
@@ -53,7 +54,8 @@ def build_elsewhere(
         result = _read(task.outputs)
         diagnostics = replace(result.diagnostics, seconds={**result.diagnostics.seconds, **result.seconds})
         if result.built is not None:
-            return Outcome(diagnostics, with_paths(result.built, task.outputs))
+            code = with_local_paths(result.built.imported, session.packages, session.spec.root)
+            return Outcome(diagnostics, with_paths(replace(result.built, imported=code), task.outputs))
         if result.error is None:
             raise TaskLostError("the task returned neither a model nor an error")
         return Outcome(diagnostics, error_from_record(result.error))

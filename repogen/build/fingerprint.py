@@ -1,6 +1,7 @@
 """The inputs of a build, as key -> digest or version; finds what changed without importing torch or the model.
 
-Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt names,
+Keys are ``spec``, ``spec:KEY.KEY`` for each of its parts, ``target``, ``repogen``, ``weights``, ``examples``,
+``triton:KEY`` for files that config.pbtxt names,
 ``quality`` for its data, ``optimize:PASS`` for files of options,
 ``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
 ``dist:NAME`` for imported packages and for plug-ins that the spec selects, ``step:MODEL`` for the models that an
@@ -45,6 +46,10 @@ _TEMPLATES = "*.pbtxt.j2"
 # More than any directory of overrides holds; a spec that names a home directory must not be hashed for hours.
 _MAX_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE = "file:", "dist:", "template:"
+SPEC_PART = "spec:"
+"""Prefix of the keys with the parts of the model's block in the spec."""
+_PART_DIGITS = 16
+"""Hexadecimal digits of a part's digest, which only says where blocks with different digests differ."""
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -115,7 +120,11 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str, remembered: Reme
     """
     new = current_inputs(recorded, spec, name, remembered)
     old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(STEP)}
-    return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    parts = {key for key in changed if key.startswith(SPEC_PART)}
+    # A version that was built before these keys were recorded has none of them.
+    changed -= {"spec"} if parts and any(key.startswith(SPEC_PART) for key in old) else parts
+    return [_reason(key, old.get(key), new.get(key)) for key in sorted(changed)]
 
 
 def current_inputs(
@@ -154,11 +163,26 @@ def spec_digest(spec: Spec, name: str) -> str:
 
 def block_digest(model: ModelSpec) -> str:
     """Return the ``spec_digest`` of a spec entry."""
+    return _digest(_block(model))
+
+
+def spec_parts(model: ModelSpec) -> dict[str, str]:
+    """Return a short digest of each key of a spec entry, or of each key below it, which says what changed."""
+    parts: dict[str, object] = {}
+    for key, value in _block(model).items():
+        parts |= {f"{key}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {key: value}
+    return {f"{SPEC_PART}{key}": _digest(part)[:_PART_DIGITS] for key, part in parts.items()}
+
+
+def _block(model: ModelSpec) -> dict[str, object]:
     # Gates decide about promotion, the description is shown in MLflow, and resources choose a machine: none of them
     # changes what is published.
     excluded = {"promotion", "description", "resources"}
-    block = model.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
-    return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
+    return model.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
+
+
+def _digest(value: object) -> str:
+    return sha256_bytes(json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def _content(directory: Path) -> str:
@@ -179,6 +203,7 @@ def _current(spec: Spec, name: str, recorded: Iterable[str], remembered: Remembe
     distributions |= {key for key in recorded if key.startswith(_DIST)}
     return {
         "spec": spec_digest(spec, name),
+        **spec_parts(model),
         "target": f"{spec.release} gpu" if spec.gpu else spec.release,
         "repogen": code_digest(),
         **{key: _version(key.removeprefix(_DIST)) for key in distributions},
@@ -267,8 +292,10 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         return f"{name} {new} is new" if old is None else f"{name} {old} -> {new}"
     if kind == "target":
         return f"target Triton {old} -> {new}"
+    if kind == "spec" and None in {old, new}:
+        return f"{name} in the spec is {'no longer' if new is None else 'now'} set"
     subject = {
-        "spec": "the model's block in the spec",
+        "spec": f"{name} in the spec" if name else "the model's block in the spec",
         "repogen": "repogen itself",
         "weights": "the weights file",
         "examples": "the examples file",

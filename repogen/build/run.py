@@ -12,6 +12,7 @@ from repogen.build.schedule import build_models
 from repogen.build.session import open_session
 from repogen.build.steps import verify_model
 from repogen.build.tracking import confirm_published, open_tracking
+from repogen.build.verified import export_reasons
 
 if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
@@ -32,7 +33,12 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
             with open_session(plan, progress, tracking, cancelled) as session:
                 reports |= (built := build_models(session, verify_model))
                 progress.step("", "failed" if any(report.error for report in built.values()) else "done")
-        reports |= {name: replace(reports[name], reasons=reasons) for name, reasons in plan.reasons.items()}
+        reports |= {
+            name: replace(
+                reports[name], reasons=reasons, export_reasons=export_reasons(plan.spec.models[name], reasons)
+            )
+            for name, reasons in plan.reasons.items()
+        }
         if tracking is not None:
             for name, version in plan.unconfirmed:
                 reports[name] = confirm_published(tracking, plan.repository, reports[name], version)

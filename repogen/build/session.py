@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from repogen.build.cache import user_cache
+from repogen.build.user_packages import user_packages
 from repogen.errors import ServerError
 from repogen.executors.interface import Workplace
 from repogen.executors.select import LOCAL, find_executor
@@ -66,6 +67,7 @@ class BuildSession:
         cancelled: Set when no further step may begin.
         cache: Verified models of earlier builds; None if it is turned off.
         executor: Builds the models elsewhere; None if this process builds them.
+        packages: Directories and files of the user's packages that the executor copies.
         fetched: Files that were downloaded earlier for the source of kind ``mlflow``; None to download them.
         fork_server: Forks the workers; None for a single model, whose worker starts faster directly.
         linking: Held while dependencies of an ensemble are linked into the private repository.
@@ -81,6 +83,7 @@ class BuildSession:
     cache: Cache | None = None
     fork_server: ForkServer | None = None
     executor: RunningExecutor | None = None
+    packages: tuple[Path, ...] = ()
     fetched: Path | None = None
     linking: threading.Lock = field(default_factory=threading.Lock)
     started: datetime = field(default_factory=partial(datetime.now, UTC))
@@ -142,7 +145,9 @@ def open_session(
     triton_server = _server(plan, progress) if executor.name == LOCAL else None
     with ExitStack() as stack:
         staging = stack.enter_context(prepare_stage_root(plan.repository, options.stage_dir))
-        running = stack.enter_context(executor.open(Workplace(plan.spec.root, _unused(plan)), address))
+        models = [plan.spec.models[name] for name in plan.pending]
+        packages = user_packages(models, plan.spec.root) if executor.name != LOCAL else ()
+        running = stack.enter_context(executor.open(Workplace(plan.spec.root, _unused(plan), packages), address))
         triton: StartingTriton | None = None
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
@@ -150,10 +155,9 @@ def open_session(
             triton = stack.enter_context(_TritonOnDemand(partial(_server, plan, progress), private_repository(staging)))
         fork_server = None
         if len(plan.pending) > 1 and running is None:
-            models = [plan.spec.models[name] for name in plan.pending]
             fork_server = stack.enter_context(open_fork_server(models, plan.threads))
         yield BuildSession(
-            plan, progress, staging, triton, tracking, cancelled, user_cache(), fork_server, executor=running
+            plan, progress, staging, triton, tracking, cancelled, user_cache(), fork_server, running, packages
         )
 
 

@@ -20,7 +20,7 @@ from repogen.artifacts.built_model import BatchReport, BuildDiagnostics, BuiltMo
 from repogen.artifacts.file_names import DATA_FILE
 from repogen.artifacts.steps import PythonArtifact
 from repogen.build.cache import digest
-from repogen.build.fingerprint import block_digest, fingerprint, imports_changed
+from repogen.build.fingerprint import SPEC_PART, block_digest, fingerprint, imports_changed
 from repogen.errors import RepogenError
 from repogen.plugins import is_built_in
 from repogen.spec.models import ResourcesSpec
@@ -30,7 +30,7 @@ from repogen.triton_config.sections.model import TritonSpec
 from repogen.worker.job import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from repogen.build.cache import Cache, Entry
     from repogen.spec.models import ModelSpec, Spec
@@ -41,6 +41,8 @@ _TRITON_INPUTS = ("batch_input", "batch_output", "input", "max_batch_size", "seq
 _CODE_KINDS = frozenset({"python", "ensemble"})
 _CODE_INPUTS = ("max_batch_size", "parameters", "sequence_batching")
 """Keys of ``triton:`` that Python code and the verification of ensembles can read."""
+_OF_CONFIG = ("the template ", "the file of triton.")
+"""Beginnings of the reasons that change only config.pbtxt."""
 NOTE = "exported and verified by an earlier build with the same inputs; --force repeats both"
 _ARTIFACT, _GOLDEN, _COMPANION = "artifact-", "golden-", "companion-"
 
@@ -76,6 +78,21 @@ def worker_model(model: ModelSpec) -> ModelSpec:
     return model.model_copy(
         update={"triton": triton, "promotion": type(model.promotion)(), "description": "", "resources": ResourcesSpec()}
     )
+
+
+def export_reasons(model: ModelSpec, reasons: Iterable[str]) -> tuple[str, ...]:
+    """Return the reasons for which a model is exported and verified again; the others change only its config.
+
+    Args:
+        model: The spec entry.
+        reasons: Why the model is built, as ``repogen.build.fingerprint.changes`` returns it.
+    """
+    received = worker_model(model)
+    if received is model:
+        return tuple(reasons)
+    keys = _CODE_INPUTS if model.source.kind in _CODE_KINDS else _TRITON_INPUTS
+    config = [f"triton.{key} in the spec " for key in TritonSpec.model_fields if key not in keys]
+    return tuple(reason for reason in reasons if not reason.startswith((*_OF_CONFIG, *config)))
 
 
 def load_verified(
@@ -128,10 +145,8 @@ def _key(inputs: Mapping[str, str], model: ModelSpec) -> str:
     in a batch are independent in a smaller one.
     """
     received = worker_model(model)
-    relevant = dict(inputs)
-    if received is not model:
-        irrelevant = ("template:", "triton:")
-        relevant = {key: value for key, value in inputs.items() if not key.startswith(irrelevant)}
+    irrelevant: tuple[str, ...] = (SPEC_PART,) if received is model else (SPEC_PART, "template:", "triton:")
+    relevant = {key: value for key, value in inputs.items() if not key.startswith(irrelevant)}
     if _is_plain_batch(model):
         triton = received.triton.model_copy(update={"max_batch_size": TritonSpec().max_batch_size})
         received = received.model_copy(update={"triton": triton})

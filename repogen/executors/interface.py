@@ -26,10 +26,13 @@ class Workplace:
     Attributes:
         root: Directory of the spec; tasks run in a copy of it.
         unused: Files and directories below it that tasks do not read, such as the repository; relative to it.
+        packages: Directories of packages, and files of modules, that tasks import from elsewhere; they are not
+            installed, so the directory that contains the copy of each must be on Python's path.
     """
 
     root: Path
     unused: tuple[str, ...]
+    packages: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The executor ``ray``: one Ray task per model, on any node of a cluster.
 
-The spec's directory is the working directory of the job's ``runtime_env``, which Ray copies to each node once. Input
-and output files travel through the object store in chunks. A task whose node is lost runs again on another one.
+The spec's directory is the working directory of the job's ``runtime_env``, and the user's packages are its
+``py_modules``: Ray copies them to each node once. Input and output files travel through the object store in chunks. A
+task whose node is lost runs again on another one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ _MAX_CHUNKS_WAITING = 16
 _MAX_JOBS = 128
 _ATTEMPTS = 4
 _POLL_SECONDS = 0.5
+_CONNECT = (
+    "run `ray status` on a node; if the cluster requires a token, as it does where `ray start` finds one, set "
+    "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+)
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # An ignored file, such as weights, is needed as well.
@@ -64,7 +69,11 @@ class Ray:
             raise MissingExtraError("ray is not installed", install_command("ray")) from error
         if ray.is_initialized():
             raise _unusable("this process is already connected to Ray", "call ray.shutdown() before the build")
-        environment = {"working_dir": str(workplace.root), "excludes": [f"/{path}" for path in workplace.unused]}
+        environment = {
+            "working_dir": str(workplace.root),
+            "excludes": [f"/{path}" for path in workplace.unused],
+            "py_modules": [str(package) for package in workplace.packages],
+        }
         try:
             with _kept_signal_handlers():
                 ray.init(
@@ -72,7 +81,7 @@ class Ray:
                 )
         except (OSError, RuntimeError, ValueError, TimeoutError) as error:
             where = f"the Ray cluster {address}" if address else "Ray"
-            raise _unusable(f"{where} cannot be used: {first_line(error)}", "run `ray status` on a node") from error
+            raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
         try:
             yield Cluster(ray)
         finally:

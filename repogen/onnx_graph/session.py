@@ -27,7 +27,12 @@ def open_session(model: Path | bytes, options: onnxruntime.SessionOptions) -> on
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def run(session: Any, names: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:  # noqa: ANN401 - onnxruntime is not typed
+def run(
+    session: Any,  # noqa: ANN401 - onnxruntime is not typed
+    names: Sequence[str],
+    inputs: Mapping[str, Any],
+    options: onnxruntime.RunOptions | None = None,
+) -> list[Any]:
     """Return the outputs of a session; its BF16 inputs and outputs are float32 arrays.
 
     ONNX Runtime has no NumPy dtype for BF16, so ``session.run`` rejects such inputs and outputs.
@@ -36,10 +41,11 @@ def run(session: Any, names: Sequence[str], inputs: Mapping[str, Any]) -> list[A
         session: An ``onnxruntime.InferenceSession`` on the CPU.
         names: Names of the outputs.
         inputs: Arrays by name.
+        options: Options of the run.
     """
     bfloat16_inputs = {value.name for value in session.get_inputs() if value.type == _BFLOAT16}
     if not bfloat16_inputs and all(value.type != _BFLOAT16 for value in session.get_outputs()):
-        outputs: list[Any] = session.run(list(names), dict(inputs))
+        outputs: list[Any] = session.run(list(names), dict(inputs), options)
         return outputs
     # An OrtValue does not copy the array, which must exist as long as it does.
     arrays = {name: to_bits(a) if name in bfloat16_inputs else np.asarray(a, order="C") for name, a in inputs.items()}
@@ -49,7 +55,7 @@ def run(session: Any, names: Sequence[str], inputs: Mapping[str, Any]) -> list[A
         else onnxruntime.OrtValue.ortvalue_from_numpy(array)
         for name, array in arrays.items()
     }
-    return [_array(value) for value in session.run_with_ort_values(list(names), values)]
+    return [_array(value) for value in session.run_with_ort_values(list(names), values, options)]
 
 
 def to_bits(array: Any) -> np.ndarray[Any, np.dtype[np.uint16]]:  # noqa: ANN401 - any array of numbers

@@ -24,8 +24,6 @@ _STEPS = {
     "publish": frozenset({"track", "publish", "confirm"}),
 }
 """Steps of a build, in groups that run or do not run together."""
-_NOT_EXPORTED = ("the template ", "the file of triton.")
-"""Beginnings of the reasons that need no export."""
 
 
 def plan_text(report: PlanReport) -> str:
@@ -72,8 +70,7 @@ def _explained(model: ModelReport) -> Iterator[tuple[str, str, str, str]]:
     if model.from_cache:
         yield model.name, "export to validate", "from the cache", "an earlier build had the same inputs of these steps"
     else:
-        exported = [reason for reason in model.reasons if not reason.startswith(_NOT_EXPORTED)]
-        why = "; ".join(exported) or f"{reasons}, and no earlier result is in the cache"
+        why = "; ".join(model.export_reasons) or f"{reasons}, and no earlier result is in the cache"
         yield model.name, "export to validate", _result(model, "export"), why
     yield model.name, "configure, stage", _result(model, "configure"), reasons
     smoke = _result(model, "smoke")

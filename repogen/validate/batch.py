@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -9,15 +10,15 @@ import numpy as np
 from repogen.artifacts.built_model import BatchReport
 from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ConfigError
-from repogen.validate.rows import RowProbe
+from repogen.validate.rows import RowProbe, RowRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.source import Reference, SourceModel
     from repogen.artifacts.tensors import Array
     from repogen.validate.compare import Comparison
-    from repogen.validate.rows import RecordedRow
+    from repogen.validate.rows import RecordedBatch
     from repogen.validate.tolerance import Tolerances
 
 Inputs: TypeAlias = "dict[str, Array]"
@@ -31,7 +32,7 @@ def check_batch(
     allowed: Tolerances,
     requested: int | Literal["auto"],
     seed: int,
-    recorded: Sequence[RecordedRow] = (),
+    recorder: RowRecorder | None = None,
 ) -> BatchReport:
     """Measure max_batch_size: the requested one if the model can be batched; 0 for ``auto`` if it cannot.
 
@@ -40,7 +41,7 @@ def check_batch(
         allowed: The tolerance of each output.
         requested: ``triton.max_batch_size`` of the spec.
         seed: Seed of the inputs.
-        recorded: Rows of the parity cases.
+        recorder: Recorded rows of the parity cases.
 
     Raises:
         ConfigError: max_batch_size is above 0, and the model cannot be batched, or not by that much (exit 5).
@@ -51,7 +52,7 @@ def check_batch(
     dim = source.signature.batch_dim
     limit = source.dims[dim].max if dim else 0
     reason = _unsuitable_reason(source, dim) or _row_dependence(
-        comparison, allowed, limit if requested == "auto" else requested, seed, recorded
+        comparison, allowed, limit if requested == "auto" else requested, seed, recorder or RowRecorder(dim)
     )
     if reason and source.declare:  # a wrong guess of the values may be the only cause
         reason = f"{reason}; {source.declare}"
@@ -92,35 +93,83 @@ def _unsuitable_reason(source: SourceModel, dim: str | None) -> str:
 
 
 def _row_dependence(
-    comparison: Comparison, allowed: Tolerances, requested: int, seed: int, recorded: Sequence[RecordedRow]
+    comparison: Comparison, allowed: Tolerances, requested: int, seed: int, recorder: RowRecorder
 ) -> str:
     """Return how rows depend on each other, up to a batch of ``requested``; empty if they are independent."""
     source = comparison.source
     dim = source.signature.batch_dim or ""
     limit = source.dims[dim].max
-    sizes = [size for size in _SIZES if size <= limit]
-    inputs = _inputs_with_different_rows(source, dim, sizes[-1], seed)
+    inputs = _inputs_with_different_rows(source, dim, max(size for size in _SIZES if size <= limit), seed)
     if inputs is None:
         return "all rows of its example inputs are equal, so batching cannot be verified"
-    # A model may mix rows only in large batches, such as a mixture of experts with a fixed capacity.
-    largest = min(requested, limit)
-    large = source.examples({**source.example_sizes, dim: largest}, seed) if largest > sizes[-1] else None
     code = source.origin if isinstance(source.origin, PassThroughSource) else None
     names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
+    check = _RowCheck(comparison, allowed, dim, min(requested, limit), seed, inputs, recorder)
     for index, (model, name) in enumerate(zip((source.reference, comparison.published), names, strict=True)):
-        probe = RowProbe(model, comparison.limits, allowed, limit)
-        reason = (
-            probe.in_small_batches(inputs, sizes)
-            or probe.with_varied_rows(inputs)
-            or probe.with_copies(inputs)
-            or ("" if source.noise else probe.with_other_rows(inputs))  # scales of dynamic quantization
-        )
-        if not reason and large is not None:
-            reason = probe.in_large_batches(large)
-        reason = reason or probe.across_cases(recorded, index)
-        if reason:
+        if reason := next(filter(None, check.reasons(model, index)), ""):
             return f"{reason} ({name})"
+        if model is comparison.published:  # a lossy graph is compared with itself
+            break
     return ""
+
+
+@dataclass(frozen=True)
+class _RowCheck:
+    """What the rows of both models are compared on.
+
+    Attributes:
+        comparison: The models.
+        allowed: The tolerance of each output.
+        dim: The batch.
+        largest: The largest batch to check.
+        seed: Seed of the inputs.
+        inputs: Some rows at the example sizes.
+        recorder: Rows of the parity cases.
+    """
+
+    comparison: Comparison
+    allowed: Tolerances
+    dim: str
+    largest: int
+    seed: int
+    inputs: Inputs
+    recorder: RowRecorder
+
+    def reasons(self, model: Reference, index: int) -> Iterator[str]:
+        """Yield the result of each comparison: how rows depend on each other, or nothing.
+
+        Args:
+            model: The model.
+            index: 0 for the original, 1 for the published model.
+        """
+        source = self.comparison.source
+        rows = len(next(iter(self.inputs.values())))
+        probe = self._probe(model, self.inputs)
+        yield probe.in_small_batches([size for size in _SIZES if size <= rows])
+        yield probe.with_varied_rows()
+        large = self._recorded_batch(index, probe.varying) if self.largest > rows else None
+        # Copies, like other large batches, are as good at small sizes of the other dims.
+        batch_probe = probe if large is None else self._probe(model, large.inputs)
+        yield batch_probe.with_copies()
+        if not source.noise:  # scales of dynamic quantization depend on the other rows
+            yield probe.with_other_rows()
+        # A model may mix rows only in large batches, such as a mixture of experts with a fixed capacity.
+        if large is not None:
+            yield batch_probe.in_large_batches(large.outputs[index])
+        elif self.largest > rows:
+            examples = source.examples({**source.example_sizes, self.dim: self.largest}, self.seed)
+            yield self._probe(model, examples).in_large_batches(None)
+        others = {name: size for name, size in source.example_sizes.items() if name != self.dim}
+        yield probe.across_cases(self.recorder.cases, index, others)
+
+    def _probe(self, model: Reference, inputs: Inputs) -> RowProbe:
+        limit = self.comparison.source.dims[self.dim].max
+        return RowProbe(model, inputs, self.comparison.limits, self.allowed, limit)
+
+    def _recorded_batch(self, index: int, varying: frozenset[str]) -> RecordedBatch | None:
+        """Return the recorded batch; None if it is smaller, or if its sizes hide that outputs depend on the row."""
+        large = self.recorder.large
+        return large if large is not None and large.rows == self.largest and varying <= large.varying(index) else None
 
 
 def _inputs_with_different_rows(source: SourceModel, dim: str, size: int, seed: int) -> Inputs | None:

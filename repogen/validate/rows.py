@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from repogen.artifacts.source import Reference
-    from repogen.artifacts.tensors import Array, Arrays
+    from repogen.artifacts.tensors import Array, Arrays, Sizes
     from repogen.validate.sweep import SweepCase
     from repogen.validate.tolerance import Limit, Tolerances
 
@@ -28,10 +29,10 @@ _MAX_JOINED = 16
 """Rows of a batch that is joined from other batches."""
 _MAX_COPIED = 3
 """Rows whose rescaled copies fill a batch."""
+_MAX_RESCALED = 4
+"""Copies of each of these in a batch."""
 _KEPT_AND_OTHERS = ((1.0, (1.0, 0.0, 10.0, 1000.0, -1000.0)), (0.0, (0.0, 10.0)), (10.0, (1.0, 10.0)))
-"""Factors of a row, and of the other rows in the batches that it is compared in."""
-_COMPANY = 3
-"""Other rows in such a batch."""
+"""Factors of a row, and of the other row in the batches that it is compared in."""
 _AMPLIFICATION = 10.0
 """By how much larger inputs than the examples may amplify rounding, which depends on the size of a batch."""
 
@@ -56,27 +57,66 @@ class RecordedRow:
     """A row of a parity case.
 
     Attributes:
-        sizes: Sizes of the case's other dims; rows with equal sizes can be joined.
         inputs: The row, as a batch of one.
         outputs: Its outputs in the batch of the case: of the original, and of the published model.
     """
 
-    sizes: tuple[tuple[str, int], ...]
     inputs: Tensors
     outputs: tuple[Tensors, Tensors]
 
 
+@dataclass(frozen=True)
+class RecordedCase:
+    """A parity case.
+
+    Attributes:
+        sizes: Sizes of the other dims; rows of cases with equal sizes can be joined.
+        batch: Number of rows.
+        rows: The first and the last row; one if they are the same.
+    """
+
+    sizes: Sizes
+    batch: int
+    rows: tuple[RecordedRow, ...]
+
+
+@dataclass(frozen=True)
+class RecordedBatch:
+    """All rows of a parity case.
+
+    Attributes:
+        inputs: The rows.
+        outputs: Outputs of the original, and of the published model.
+    """
+
+    inputs: Tensors
+    outputs: tuple[Tensors, Tensors]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return _length(self.inputs)
+
+    def varying(self, index: int) -> frozenset[str]:
+        """Names of the outputs that are not the same for all rows; of the original (0) or the published model (1)."""
+        outputs = self.outputs[index]
+        return frozenset(name for name, array in outputs.items() if (array != array[:1]).any())
+
+
 class RowRecorder:
-    """Records the first and the last row of each parity case.
+    """Records the first and the last row of each parity case, and the cheapest of the largest batches.
 
     Args:
         batch_dim: The dim of axis 0 of all inputs; None if there is none.
+        largest: The largest batch.
     """
 
-    def __init__(self, batch_dim: str | None) -> None:
+    def __init__(self, batch_dim: str | None, largest: int = 0) -> None:
         """Start without rows."""
         self._dim = batch_dim
-        self.rows: list[RecordedRow] = []
+        self._largest = largest
+        self.cases: list[RecordedCase] = []
+        self.large: RecordedBatch | None = None
 
     def offer(self, case: SweepCase, inputs: Arrays, expected: Arrays, actual: Arrays) -> None:
         """Record rows if both models returned them on axis 0."""
@@ -86,10 +126,14 @@ class RowRecorder:
         arrays = (*inputs.values(), *expected.values(), *actual.values())
         if any(array.shape[:1] != (size,) for array in arrays):
             return
-        sizes = tuple(sorted((name, other) for name, other in case.sizes.items() if name != self._dim))
+        if size == self._largest and self.large is None:  # the cheapest cases come first
+            self.large = RecordedBatch(dict(inputs), (dict(expected), dict(actual)))
+        rows = []
         for index in dict.fromkeys((0, size - 1)):
             part = slice(index, index + 1)
-            self.rows.append(RecordedRow(sizes, _rows(inputs, part), (_rows(expected, part), _rows(actual, part))))
+            rows.append(RecordedRow(_rows(inputs, part), (_rows(expected, part), _rows(actual, part))))
+        sizes = {name: other for name, other in case.sizes.items() if name != self._dim}
+        self.cases.append(RecordedCase(sizes, size, tuple(rows)))
 
 
 class RowProbe:
@@ -99,74 +143,88 @@ class RowProbe:
 
     Args:
         model: The model.
+        inputs: The rows.
         limits: How far each output may differ.
         allowed: The same at the magnitude of the outputs of the examples.
         max_size: Largest batch that the model supports.
     """
 
-    def __init__(self, model: Reference, limits: Mapping[str, Limit], allowed: Tolerances, max_size: int) -> None:
+    def __init__(
+        self, model: Reference, inputs: Arrays, limits: Mapping[str, Limit], allowed: Tolerances, max_size: int
+    ) -> None:
         """Store the arguments."""
         self._model = model
+        self._inputs = inputs
         self._limits = limits
         self._allowed = allowed
         self._max_joined = min(max_size, _MAX_JOINED)
-        self._single_outputs: list[Tensors] = []
+        self._alone: dict[int, Tensors] = {}
         self._variants: dict[tuple[int, float], _Row | None] = {}
 
-    def in_small_batches(self, inputs: Arrays, sizes: list[int]) -> str:
+    def in_small_batches(self, sizes: list[int]) -> str:
         """Compare the first rows, in batches of several sizes."""
         for size in sizes:
             try:
-                reason = self._in_batch(_rows(inputs, slice(size)))
+                reason = self._in_batch(size)
             except RepogenError as error:
                 reason = f"a batch of {size} fails: {error.message}"
             if reason:
                 return reason
-        reversed_batch = self._model(_rows(inputs, slice(None, None, -1)))
-        reason = self._difference(_join(self._single_outputs[::-1]), reversed_batch)
+        reversed_batch = self._model(_rows(self._inputs, slice(None, None, -1)))
+        singles = [self._single(index) for index in range(_length(self._inputs))]
+        reason = self._difference(_join(singles[::-1]), reversed_batch)
         return f"rows have different outputs in another order: {reason}" if reason else ""
 
-    def _in_batch(self, inputs: Arrays) -> str:
-        """Compare one batch with its rows alone; extends ``_single_outputs`` by the rows that it lacks."""
-        size, singles = _length(inputs), self._single_outputs
-        batch = self._model(inputs)
+    def _in_batch(self, size: int) -> str:
+        """Compare one batch with its rows alone."""
+        batch = self._single(0) if size == 1 else self._model(_rows(self._inputs, slice(size)))
         for name, array in batch.items():
             if array.ndim == 0 or array.shape[0] != size:
                 return f"output {name!r} has shape {list(array.shape)} for a batch of {size}: axis 0 is not the batch"
-        if size == 1:
-            singles.append(batch)
-        singles += [self._model(_rows(inputs, slice(i, i + 1))) for i in range(len(singles), size)]
+        singles = [self._single(index) for index in range(size)]
         for name, array in batch.items():
             if any(row[name].shape != (1, *array.shape[1:]) for row in singles):
                 return f"output {name!r} has a different shape for one row than in a batch of {size}"
         reason = self._difference(_join(singles), batch)
         return f"a row has a different output alone than in a batch of {size}: {reason}" if reason else ""
 
-    def with_varied_rows(self, inputs: Arrays) -> str:
+    @property
+    def varying(self) -> frozenset[str]:
+        """Names of the outputs that are not the same for the first two rows."""
+        first, second = self._single(0), self._single(1)
+        return frozenset(name for name in first if not np.array_equal(first[name], second[name]))
+
+    def with_varied_rows(self) -> str:
         """Compare the first two rows together with negated and rescaled ones, which may reach other branches."""
         if self._max_joined == 1:
             return ""
-        rows = [self._row(inputs, 0), *self._varied(inputs, 0, FACTORS[:1]), self._row(inputs, 1)]
-        rows += [*self._varied(inputs, 1, FACTORS), *self._varied(inputs, 0, FACTORS[2:3])]
+        rows = [self._row(0), *self._varied(0, FACTORS[:1]), self._row(1)]
+        rows += [*self._varied(1, FACTORS), *self._varied(0, FACTORS[2:3])]
         for start in range(0, len(rows), self._max_joined):
             chunk = rows[start : start + self._max_joined]
             if len(chunk) > 1 and (reason := self._joined(chunk)):
                 return f"a row has a different output alone than together with negated and rescaled rows: {reason}"
         return ""
 
-    def with_copies(self, inputs: Arrays) -> str:
+    def with_copies(self) -> str:
         """Compare rows with a batch of their copies: a model may drop duplicates, or limit how many rows are alike."""
         if self._max_joined == 1:
             return ""
-        copied = range(min(_length(inputs), _MAX_COPIED))
-        groups = [[self._row(inputs, 0)], *(self._varied(inputs, index, FACTORS[1::2]) for index in copied)]
-        for group in filter(None, groups):
-            if reason := self._joined([row for row in group for _ in range(self._max_joined // len(group))]):
+        try:
+            batches = [[self._row(0)] * self._max_joined]
+            for index in range(min(_length(self._inputs), _MAX_COPIED)):
+                rows = self._varied(index, FACTORS[1::2])
+                copies = min(self._max_joined // max(len(rows), 1), _MAX_RESCALED)
+                batches.append([row for row in rows for _ in range(copies)])
+        except RepogenError as error:
+            return f"a batch of 1 fails: {error.message}"
+        for batch in filter(None, batches):
+            if reason := self._joined(batch):
                 return f"a row has a different output alone than with copies of itself: {reason}"
         return ""
 
-    def with_other_rows(self, inputs: Arrays) -> str:
-        """Compare a row in batches of the same size in which only the other rows change.
+    def with_other_rows(self) -> str:
+        """Compare a row in batches of two in which only the other row changes.
 
         Rounding depends on the size of a batch, but hardly on the values of other rows. The tolerance is therefore that
         of each single value, however large the others are: small values next to large ones count, too. Rows of zeros,
@@ -174,10 +232,10 @@ class RowProbe:
         """
         if self._max_joined == 1:
             return ""
-        more = [self._row(inputs, index) for index in range(2, _length(inputs))]
+        more = [self._row(2)] if _length(self._inputs) > 2 else []  # noqa: PLR2004 - the third row
         for factor, others in _KEPT_AND_OTHERS:
-            company = self._varied(inputs, 1, others) + (more if factor == 1.0 else [])
-            for row in self._varied(inputs, 0, (factor,)):
+            company = self._varied(1, others) + (more if factor == 1.0 else [])
+            for row in self._varied(0, (factor,)):
                 batches = (self._in_company(row.inputs, other.inputs) for other in company)
                 if reason := self._changed(row, [batch for batch in batches if batch]):
                     return f"a row has a different output if only the other rows change: {reason}"
@@ -186,33 +244,38 @@ class RowProbe:
     def _changed(self, row: _Row, batches: Sequence[Arrays]) -> str:
         """Return how the first row of batches differs, at the magnitude of each value; empty if it does not."""
         for name, limit in self._limits.items():
-            samples = [row.outputs[name], *(outputs[name] for outputs in self._single_outputs)]
+            samples = [row.outputs[name], *(outputs[name] for outputs in self._alone.values())]
             if reason := elementwise_difference(name, [batch[name][:1] for batch in batches], samples, limit):
                 return reason
         return ""
 
     def _in_company(self, row: Arrays, other: Arrays) -> Tensors:
-        """Return the outputs of a row in a batch with copies of another; none if the model does not support it."""
-        others = min(_COMPANY, self._max_joined - 1)
+        """Return the outputs of a row in a batch with another one; none if the model does not support it."""
         try:
-            batch = self._model(_join([dict(row), *[dict(other)] * others]))
+            batch = self._model(_join([dict(row), dict(other)]))
         except RepogenError:
             return {}
-        return batch if all(array.shape[:1] == (others + 1,) for array in batch.values()) else {}
+        return batch if all(array.shape[:1] == (2,) for array in batch.values()) else {}
 
-    def _row(self, inputs: Arrays, index: int) -> _Row:
-        return _Row(_rows(inputs, slice(index, index + 1)), self._single_outputs[index])
+    def _single(self, index: int) -> Tensors:
+        """Return the outputs of a row alone."""
+        if index not in self._alone:
+            self._alone[index] = self._model(_rows(self._inputs, slice(index, index + 1)))
+        return self._alone[index]
 
-    def _varied(self, inputs: Arrays, index: int, factors: Sequence[float]) -> list[_Row]:
+    def _row(self, index: int) -> _Row:
+        return _Row(_rows(self._inputs, slice(index, index + 1)), self._single(index))
+
+    def _varied(self, index: int, factors: Sequence[float]) -> list[_Row]:
         """Return a row with each factor, except where the model does not support such values."""
-        row = self._row(inputs, index)
+        row = self._row(index)
         for factor in factors:
             if (index, factor) not in self._variants:
-                self._variants[index, factor] = row if factor == 1.0 else self._alone(row.inputs, factor)
+                self._variants[index, factor] = row if factor == 1.0 else self._rescaled(row.inputs, factor)
         variants = [self._variants[index, factor] for factor in factors]
         return [variant for variant in variants if variant is not None]
 
-    def _alone(self, row: Arrays, factor: float) -> _Row | None:
+    def _rescaled(self, row: Arrays, factor: float) -> _Row | None:
         """Return a row with a factor, and its outputs; None if the model does not support it."""
         scaled_row = scaled(row, factor)
         try:
@@ -223,23 +286,51 @@ class RowProbe:
             return None
         return _Row(scaled_row, outputs, _AMPLIFICATION if abs(factor) > 1 else 1.0)
 
-    def across_cases(self, recorded: Sequence[RecordedRow], index: int) -> str:
-        """Compare rows of parity cases with the same rows in a batch that is joined from several cases.
+    def across_cases(self, cases: Sequence[RecordedCase], index: int, example: Sizes) -> str:
+        """Compare rows of the parity cases with the same rows alone, or in a batch that is joined from several cases.
+
+        Where no more than one case has several rows, or where a row costs more than at the example sizes, the last row
+        of the largest batch is computed alone.
 
         Args:
-            recorded: The rows.
+            cases: The cases.
             index: Index of the model among the outputs of each row.
+            example: Example sizes of the other dims.
         """
-        for sizes in dict.fromkeys(row.sizes for row in recorded):
-            rows = [row for row in recorded if row.sizes == sizes][: max(self._max_joined // 2, 1)][::-1]
-            negated = [negated_row for row in rows if (negated_row := scaled(row.inputs, -1.0)) is not None]
-            company = negated[: self._max_joined - len(rows)]
-            joined = [_Row(row.inputs, row.outputs[index]) for row in rows]
-            if len(rows) + len(company) > 1 and (reason := self._joined(joined, company)):
-                at = ", ".join(f"{name}={size}" for name, size in sizes)
-                where = f" at {at}" if at else ""
-                return f"a row has a different output together with rows of other cases{where}: {reason}"
+        for sizes in _different([case.sizes for case in cases]):
+            batches = [case for case in cases if case.sizes == sizes and case.batch > 1]
+            if not batches:
+                continue
+            if len(batches) > 1 and prod(sizes.values()) <= prod(example.values()):
+                reason = self._together([case for case in cases if case.sizes == sizes], index)
+            else:
+                reason = self._last_alone(max(batches, key=lambda case: case.batch), index)
+            if reason:
+                at = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                where, _, rest = reason.partition(": ")
+                return f"{where}{f' at {at}' if at else ''}: {rest}"
         return ""
+
+    def _together(self, cases: Sequence[RecordedCase], index: int) -> str:
+        """Compare rows of several cases in one batch, and with negated ones, with the same rows in their cases."""
+        largest_first = sorted(cases, key=lambda case: case.batch, reverse=True)
+        rows = [row for case in largest_first for row in case.rows][: max(self._max_joined // 2, 1)][::-1]
+        negated = [negated_row for row in rows if (negated_row := scaled(row.inputs, -1.0)) is not None]
+        company = negated[: self._max_joined - len(rows)]
+        if len(rows) + len(company) == 1:
+            return ""
+        reason = self._joined([_Row(row.inputs, row.outputs[index]) for row in rows], company)
+        return f"a row has a different output together with rows of other cases: {reason}" if reason else ""
+
+    def _last_alone(self, case: RecordedCase, index: int) -> str:
+        """Compare the last row of a case with the same row alone."""
+        row = case.rows[-1]
+        try:
+            alone = self._model(row.inputs)
+        except RepogenError as error:
+            return f"a batch of 1 fails: {error.message}"
+        reason = self._difference(alone, row.outputs[index])
+        return f"a row has a different output alone than in a batch of {case.batch}: {reason}" if reason else ""
 
     def _joined(self, rows: Sequence[_Row], company: Sequence[Tensors] = ()) -> str:
         """Compare rows in a batch, together with the inputs of others, with the same rows alone.
@@ -258,23 +349,29 @@ class RowProbe:
                 return reason
         return ""
 
-    def in_large_batches(self, inputs: Arrays) -> str:
-        """Compare a sample of the rows of a batch, and of its first half."""
-        size = _length(inputs)
-        half = size // 2 if size // 2 > len(self._single_outputs) else size
+    def in_large_batches(self, recorded: Tensors | None) -> str:
+        """Compare a sample of the rows with the same rows alone, and all of them in another order.
+
+        Args:
+            recorded: Outputs of the batch; None if it has not been run. Its first half is then compared as well; it
+                stands for the sizes between those of the parity cases.
+        """
+        inputs, size = self._inputs, _length(self._inputs)
         sample = sorted({round(i * (size - 1) / (_MAX_SAMPLED_ROWS - 1)) for i in range(_MAX_SAMPLED_ROWS)})
         try:
-            batch, reversed_batch = self._model(inputs), self._model(_rows(inputs, slice(None, None, -1)))
-            singles = {i: self._model(_rows(inputs, slice(i, i + 1))) for i in sample}
-            batches = {size: batch} if half == size else {half: self._model(_rows(inputs, slice(half))), size: batch}
+            batches = {size: self._model(inputs) if recorded is None else recorded}
+            reversed_batch = self._model(_rows(inputs, slice(None, None, -1)))
+            singles = {index: self._single(index) for index in sample}
+            if recorded is None and size // 2 > 1:
+                batches[size // 2] = self._model(_rows(inputs, slice(size // 2)))
         except RepogenError as error:
             return f"a batch of {size} fails: {error.message}"
-        for rows, outputs in batches.items():
+        for rows, outputs in sorted(batches.items()):
             indices = [index for index in sample if index < rows]
             expected = _join([singles[index] for index in indices])
             if reason := self._difference(expected, {name: array[indices] for name, array in outputs.items()}):
                 return f"a row has a different output alone than in a batch of {rows}: {reason}"
-        reason = self._difference(batch, {name: array[::-1] for name, array in reversed_batch.items()})
+        reason = self._difference(batches[size], {name: array[::-1] for name, array in reversed_batch.items()})
         return f"rows have different outputs in another order in a batch of {size}: {reason}" if reason else ""
 
     def _difference(self, expected: Arrays, actual: Arrays, slack: float = 1.0) -> str:
@@ -283,6 +380,10 @@ class RowProbe:
         zeros = {name for name, array in expected.items() if not array.any()}
         larger = {name: limit if name in zeros else max(own[name], limit) for name, limit in self._allowed.items()}
         return difference(expected, actual, {name: (r * slack, a * slack) for name, (r, a) in larger.items()}).reason
+
+
+def _different(candidates: Sequence[Sizes]) -> list[Sizes]:
+    return list({tuple(sizes.items()): sizes for sizes in candidates}.values())
 
 
 def _rows(inputs: Arrays, selection: slice) -> Tensors:

@@ -47,6 +47,9 @@ class OnnxModel:
                 code="parity.load",
                 details=str(error),
             ) from error
+        # The memory of the largest batch would otherwise be kept while PyTorch, which runs alternately, needs as much.
+        self._run_options = onnxruntime.RunOptions()
+        self._run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self._outputs = [output.name for output in artifact.signature.outputs]
         self._declared = [output.shape for output in artifact.signature.outputs]
         self.wrong_sizes: set[tuple[str, int]] = set()
@@ -66,7 +69,7 @@ class OnnxModel:
             ParityError: ONNX Runtime failed on these inputs.
         """
         try:
-            values = run(self._session, self._outputs, inputs)
+            values = run(self._session, self._outputs, inputs, self._run_options)
         except Exception as error:
             raise ParityError(
                 f"ONNX Runtime failed: {first_line(error, self._directory)}", code="parity.runtime", details=str(error)

@@ -1,16 +1,28 @@
-"""Plans the parity cases: each dim at its bounds, its example and between, alone and together, cheapest first."""
+"""Plans the parity cases: sizes at which a graph can differ from the original, cheapest first.
+
+Each dim is at its minimum, its maximum, the smallest prime and the prime nearest to its example, and at a prime between
+example and maximum; all dims together are at their minimum and their maximum. A prime shares no divisor with the sizes
+that a user declares, and shows what only those support.
+
+Large batches are expensive, and what they reveal hardly depends on the other dims: they run at small sizes of these.
+The case with all dims at their maximum is the most expensive one. It shows what a single dim at its maximum shows, so
+these cases run only if the budget does not allow it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt, prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from repogen.artifacts.source import DimRange
     from repogen.artifacts.tensors import Sizes
+
+_NOT_SPECIAL = 3
+"""Smaller sizes are special: a size of 1 is broadcast, and two values have a trivial mean and order."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,8 @@ class SweepCase:
         required: Whether it runs regardless of the budget.
         probing: Whether the sizes are not declared in the spec, so that the original may fail at them.
         golden: Whether it may be recorded as a golden case.
+        otherwise: Runs instead if the original fails at undeclared sizes.
+        covered_by: Sizes of a case that shows the same: it is not needed if that one ran.
     """
 
     sizes: Sizes
@@ -30,6 +44,8 @@ class SweepCase:
     required: bool
     probing: bool = False
     golden: bool = True
+    otherwise: SweepCase | None = None
+    covered_by: Sizes | None = None
 
     @property
     def name(self) -> str:
@@ -43,8 +59,90 @@ class SweepCase:
         return prod(self.sizes.values())
 
 
+class _Levels:
+    """The sizes of one dim in a sweep.
+
+    Attributes:
+        nearest: The prime nearest to the example; None if the dim has none.
+        smallest: The smallest prime; None if the dim has none.
+        middle: In the middle of example and maximum.
+        between: A prime near it; the middle itself if there is none.
+        small: A size that costs little and is not a special case.
+    """
+
+    def __init__(self, dim: DimRange) -> None:
+        primes = [size for size in range(max(dim.min, 3), dim.max + 1) if _is_prime(size)]
+        self.nearest = _nearest(primes, dim.example)
+        self.smallest = primes[0] if primes else None
+        self.middle = (dim.example + dim.max) // 2
+        self.between = _nearest((size for size in primes if dim.example < size < dim.max), self.middle) or self.middle
+        self.small = dim.min if dim.min >= _NOT_SPECIAL else min(self.smallest or dim.example, dim.example)
+
+
+class _Grid:
+    """The sizes of all dims in a sweep.
+
+    Args:
+        dims: Symbolic dims.
+        batch_dim: The dim of axis 0 of all inputs; None if there is none.
+    """
+
+    def __init__(self, dims: Mapping[str, DimRange], batch_dim: str | None) -> None:
+        self._batch = batch_dim
+        self.levels = {name: _Levels(dim) for name, dim in dims.items()}
+        self.example = {name: dim.example for name, dim in dims.items()}
+        self.low = {name: dim.min for name, dim in dims.items()}
+        self.high = {name: dim.max for name, dim in dims.items()}
+        self._small = {name: levels.small for name, levels in self.levels.items() if name != batch_dim}
+
+    def bounds(self) -> list[Sizes]:
+        """All dims at their bounds, and one of them at another size."""
+        sizes: list[Sizes] = [self.low, self.high]
+        for name in self.example:
+            few_rows = {} if self._batch in {None, name} else {self._batch: self.example[self._batch]}
+            sizes += [
+                {**self.example, name: self.low[name]},
+                {**self.low, name: self.example[name]},
+                {**self.high, **few_rows, name: self.low[name]},
+            ]
+        return sizes
+
+    def large(self) -> list[tuple[Sizes, Sizes]]:
+        """One dim above its example, and the sizes to use instead if the original does not support these."""
+        pairs: list[tuple[Sizes, Sizes]] = []
+        for name, levels in self.levels.items():
+            others = {**self.example, **self._small} if name == self._batch else self.example
+            pairs += [
+                ({**others, name: levels.between}, {**self.example, name: levels.middle}),
+                ({**others, name: self.high[name]}, {**self.example, name: self.high[name]}),
+            ]
+        return pairs
+
+    def maxima(self) -> list[Sizes]:
+        """One dim other than the batch at its maximum, and the others at their examples."""
+        return [{**self.example, name: size} for name, size in self.high.items() if name != self._batch]
+
+    def near_primes(self) -> list[Sizes]:
+        """One dim at the prime nearest to its example."""
+        primes = {name: levels.nearest for name, levels in self.levels.items()}
+        return [{**self.example, name: prime} for name, prime in primes.items() if prime]
+
+    def small_primes(self) -> list[Sizes]:
+        """One dim at its smallest prime."""
+        primes = {name: levels.smallest for name, levels in self.levels.items()}
+        return [{**self.example, name: prime} for name, prime in primes.items() if prime]
+
+    def is_declared(self, sizes: Sizes) -> bool:
+        """Return whether the spec names every size."""
+        return all(size in {self.low[name], self.high[name], self.example[name]} for name, size in sizes.items())
+
+
 def plan_sweep(
-    dims: Mapping[str, DimRange], seed: int, seeds: int, extra_sizes: Sequence[Sizes] = ()
+    dims: Mapping[str, DimRange],
+    seed: int,
+    seeds: int,
+    extra_sizes: Sequence[Sizes] = (),
+    batch_dim: str | None = None,
 ) -> list[SweepCase]:
     """Return the cases: the example with ``seeds`` seeds, all dims at their minimum, then the rest by cost.
 
@@ -53,33 +151,30 @@ def plan_sweep(
         seed: First seed.
         seeds: Number of seeds at the example size.
         extra_sizes: Additional sizes, which are required.
+        batch_dim: The dim of axis 0 of all inputs; None if there is none.
     """
-    example = {name: dim.example for name, dim in dims.items()}
-    low = {name: dim.min for name, dim in dims.items()}
-    high = {name: dim.max for name, dim in dims.items()}
-    middle = {name: (dim.example + dim.max) // 2 for name, dim in dims.items()}
-    declared = [low, middle, high]
-    for name in dims:
-        declared += [{**example, name: sizes[name]} for sizes in (low, middle, high)]
-        declared += [{**low, name: example[name]}, {**high, name: low[name]}]
-    primes = {name: _prime_sizes(dim) for name, dim in dims.items()}
-    probes = [{**example, name: size} for name, sizes in primes.items() for size in sizes]
+    grid = _Grid(dims, batch_dim)
+    bounds, large = grid.bounds(), grid.large()
     # One prime size of each dim is required: all sizes that a user declares may share a divisor.
-    required = [low, *extra_sizes, *({**example, name: sizes[0]} for name, sizes in primes.items() if sizes)]
-    other_cases = [
-        SweepCase(
-            sizes,
-            seed + seeds + i,
-            required=sizes in required,
-            probing=any(size not in {low[name], high[name], example[name]} for name, size in sizes.items()),
-            golden=sizes in declared,
-        )
-        for i, sizes in enumerate(_distinct([*declared, *probes, *extra_sizes], example))
-    ]
-    other_cases.sort(key=lambda case: case.cost)
-    lowest = [case for case in other_cases if case.sizes == low]
-    first = [SweepCase(example, seed + i, required=i == 0) for i in range(seeds)]
-    return [first[0], *lowest, *first[1:], *(case for case in other_cases if case.sizes != low)]
+    required = [grid.low, *grid.near_primes(), *extra_sizes]
+    golden = [*bounds, *(sizes for pair in large for sizes in pair)]
+    candidates = [*bounds, *(sizes for sizes, _ in large), *required, *grid.small_primes()]
+
+    def case(sizes: Sizes, number: int, otherwise: SweepCase | None = None) -> SweepCase:
+        is_required, is_probing = sizes in required, not grid.is_declared(sizes)
+        return SweepCase(sizes, seed + seeds + number, is_required, is_probing, sizes in golden, otherwise)
+
+    def planned(sizes: Sizes, number: int) -> SweepCase:
+        others = [other for preferred, other in large if preferred == sizes != other]
+        complete = case(sizes, number, case(others[0], number) if others else None)
+        is_covered = not complete.required and sizes != grid.high and sizes in grid.maxima()
+        return replace(complete, covered_by=grid.high) if is_covered else complete
+
+    cases = [planned(sizes, number) for number, sizes in enumerate(_distinct(candidates, grid.example))]
+    cases.sort(key=lambda case: (case.covered_by is not None, case.cost))
+    lowest = [case for case in cases if case.sizes == grid.low]
+    first = [SweepCase(grid.example, seed + i, required=i == 0) for i in range(seeds)]
+    return [first[0], *lowest, *first[1:], *(case for case in cases if case.sizes != grid.low)]
 
 
 def _distinct(candidates: list[Sizes], example: Sizes) -> list[Sizes]:
@@ -89,10 +184,9 @@ def _distinct(candidates: list[Sizes], example: Sizes) -> list[Sizes]:
     return list(distinct.values())
 
 
-def _prime_sizes(dim: DimRange) -> list[int]:
-    """Return three primes among a dim's sizes: the nearest to the example, the smallest, and the largest."""
-    primes = [size for size in range(max(dim.min, 3), dim.max + 1) if all(size % d for d in range(2, isqrt(size) + 1))]
-    if not primes:
-        return []
-    nearest = min(primes, key=lambda size: (abs(size - dim.example), size))
-    return list(dict.fromkeys((nearest, primes[0], primes[-1])))
+def _is_prime(size: int) -> bool:
+    return all(size % divisor for divisor in range(2, isqrt(size) + 1))
+
+
+def _nearest(sizes: Iterable[int], target: int) -> int | None:
+    return min(sizes, key=lambda size: (abs(size - target), size), default=None)

@@ -168,15 +168,16 @@ def prove(
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
     comparison = Comparison(source, published, _limits(source, model.parity))
-    golden, rows = GoldenRecorder(), RowRecorder(source.signature.batch_dim)
+    batch_dim = source.signature.batch_dim
+    golden = GoldenRecorder()
+    rows = RowRecorder(batch_dim, source.dims[batch_dim].max if batch_dim else 0)
     parity, allowed = check_parity(comparison, model.parity, (golden, rows), explain=explain, extra_sizes=extra_sizes)
-    batch_dim: str | None = ROW
     if model.triton.ragged and model.triton.max_batch_size and not isinstance(source.origin, PassThroughSource):
         golden = GoldenRecorder()
-        batch = check_ragged(comparison, allowed, model.triton, model.parity.seed, golden)
+        batch, batch_dim = check_ragged(comparison, allowed, model.triton, model.parity.seed, golden), ROW
     else:
-        batch = check_batch(comparison, allowed, model.triton.max_batch_size, model.parity.seed, rows.rows)
-        batch_dim = source.signature.batch_dim if batch.batchable else None
+        batch = check_batch(comparison, allowed, model.triton.max_batch_size, model.parity.seed, rows)
+        batch_dim = batch_dim if batch.batchable else None
     record_transitions(source, model.triton, model.parity.seed, golden)
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, batch_dim, allowed)

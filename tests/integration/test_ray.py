@@ -164,6 +164,30 @@ def test_interrupted_build_cancels_its_tasks(
     assert _tasks() == []
 
 
+def test_package_outside_of_the_specs_directory(
+    tmp_path: Path, new_project: Callable[[Path], Project], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes do not have it: it travels with the job, and the published files are those of a local build."""
+    monkeypatch.setenv("REPOGEN_CACHE_GB", "0")
+    project = new_project(tmp_path / "project")
+    package = tmp_path / "library" / "company_models"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from company_models.linear import build\n", encoding="utf-8")
+    (package / "linear.py").write_text(MODELS, encoding="utf-8")
+    paths = (str(package.parent), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    model = MODEL.format(number=0).replace("models.py:", "company_models:")
+    project.spec.write_text(f"models:\n{model}defaults:{SPEC.split('defaults:')[1]}", encoding="utf-8")
+    run = project.run("build", "--executor", f"ray={cluster.address}", "--no-smoke", "--no-report")
+    assert run.returncode == 0, run.stderr
+    local = project.run("build", "--no-smoke", "--no-report", "--repository", "local")
+    assert local.returncode == 0, local.stderr
+    assert "m0/1/model.onnx" in published(project.repository)
+    assert published(project.directory / "local") == published(project.repository)
+    plan = json.loads(project.run("plan", "--json").stdout)
+    assert [model["reasons"] for model in plan["models"]] == [[]]
+
+
 def _tasks() -> list[str]:
     """Return the processes of tasks."""
     commands = []

@@ -13,7 +13,7 @@ import pytest
 
 from repogen import plugins
 from repogen.artifacts.built_model import ImportedCode
-from repogen.build.fingerprint import _installed_versions, build_inputs, changes, fingerprint, spec_digest
+from repogen.build.fingerprint import _installed_versions, build_inputs, changes, fingerprint, spec_digest, spec_parts
 from repogen.repository.digest import sha256_bytes
 from repogen.spec.load import load_spec
 
@@ -31,6 +31,7 @@ models:
     source: {factory: "models.py:build"}
     examples: "models.py:examples"
 """
+LIMITS = "    limits: {timeout_seconds: 60}\n"
 EXAMPLES = "def examples(): ...\n"
 MODELS, SHARED = f"def build(): ...\n{EXAMPLES}", "shared = 1\n"
 IMPORTED = ImportedCode(
@@ -72,6 +73,7 @@ def test_fingerprint_contains_every_input(project: Path) -> None:
         "file:../shared.py": sha256_bytes(SHARED.encode()),
         "file:models.py": sha256_bytes(MODELS.encode()),
         "spec": spec_digest(load_spec(project / "repogen.yaml"), "m"),
+        **spec_parts(load_spec(project / "repogen.yaml").models["m"]),
         "target": "24.10",
         "weights": sha256_bytes(b"weights"),
     }
@@ -98,7 +100,13 @@ def test_clone_in_another_directory_is_unchanged(project: Path, tmp_path: Path) 
         ("../shared.py", "shared = 2\n", "../shared.py changed"),
         ("weights.pt", "others", "the weights file changed"),
         ("examples.npz", "others", "the examples file changed"),
-        ("repogen.yaml", SPEC.replace("60", "61"), "the model's block in the spec changed"),
+        ("repogen.yaml", SPEC.replace("60", "61"), "limits.timeout_seconds in the spec changed"),
+        (
+            "repogen.yaml",
+            SPEC.replace("    limits: {timeout_seconds: 60}\n", ""),
+            "limits.timeout_seconds in the spec is no longer set",
+        ),
+        ("repogen.yaml", SPEC.replace("60}", "60}\n    outputs: [y]"), "outputs in the spec is now set"),
         ("repogen.yaml", 'target: {triton: "24.11"}\n' + SPEC, "target Triton 24.10 -> 24.11"),
     ],
 )
@@ -108,6 +116,14 @@ def test_change_has_a_readable_reason(file: str, content: str, reason: str, proj
     (project / file).write_bytes(content.encode())
     expected = [reason]
     assert expected == reasons(old, project)
+
+
+def test_version_without_the_keys_of_its_spec(project: Path) -> None:
+    """It was built by an earlier release, and says only that the block changed."""
+    old = {key: value for key, value in recorded(project).items() if not key.startswith("spec:")}
+    assert reasons(old, project) == []
+    (project / "repogen.yaml").write_text(SPEC.replace("60", "61"))
+    assert reasons(old, project) == ["the model's block in the spec changed"]
 
 
 def test_file_that_config_pbtxt_names_is_an_input(project: Path) -> None:

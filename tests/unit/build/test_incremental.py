@@ -163,10 +163,10 @@ def test_reasons_to_build_name_every_changed_input(spec: Spec, publish_version: 
     (directory / "model.onnx").write_bytes(b"grapH")
     assert compare_models(spec, ["a"], spec.repository)["a"] == ("version 3: model.onnx has a different sha256",)
     changed = write_spec(spec.root, a=PLAIN.replace("[2]", "[3]"), b=PLAIN)
-    assert compare_models(changed, ["a"], spec.repository)["a"] == ("the model's block in the spec changed",)
+    assert compare_models(changed, ["a"], spec.repository)["a"] == ("inputs.x in the spec changed",)
     reasons = compare_models(replace(changed, release="26.03"), ["a"], spec.repository, registered=True)
     assert reasons["a"] == (
-        "the model's block in the spec changed",
+        "inputs.x in the spec changed",
         "target Triton 24.10 -> 26.03",
         "version 3 is not in the model registry",
     )

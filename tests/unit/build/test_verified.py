@@ -17,8 +17,8 @@ from repogen.artifacts.built_model import (
     ParityReport,
 )
 from repogen.build.cache import Cache
-from repogen.build.fingerprint import build_inputs
-from repogen.build.verified import NOTE, load_verified, store_verified, worker_model
+from repogen.build.fingerprint import build_inputs, changes
+from repogen.build.verified import NOTE, export_reasons, load_verified, store_verified, worker_model
 from repogen.repository.digest import sha256_file
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import PythonSource
@@ -122,6 +122,21 @@ def test_worker_receives_no_part_of_the_spec_that_is_not_in_the_key(spec: Spec) 
     assert JOB_MODEL.validate_json(JOB_MODEL.dump_json(received, by_alias=True)) == received
     code = model.model_copy(update={"source": PythonSource(kind="python", path="code.py")})
     assert set(worker_model(code).triton.model_dump(exclude_defaults=True)) == {"max_batch_size", "parameters"}
+
+
+def test_reasons_of_an_export_are_those_that_its_key_contains(spec: Spec, tmp_path: Path) -> None:
+    """An edit of the instances changes only the config; everything that a plug-in receives counts."""
+    (tmp_path / "overrides").mkdir()
+    (tmp_path / "overrides" / "config.pbtxt.j2").write_text("changed")
+    changed = replace(edited(spec), templates=tmp_path / "overrides")
+    model = changed.models["a"]
+    reasons = changes(build_inputs(spec, "a"), changed, "a")
+    config = [f"triton.{key} in the spec is now set" for key in sorted(TRITON)]
+    assert reasons == [*config, "the template config.pbtxt.j2 changed"]
+    assert export_reasons(model, reasons) == ("triton.max_batch_size in the spec is now set",)
+    code = model.model_copy(update={"source": PythonSource(kind="python", path="code.py")})
+    needed = [reason for reason in config if "max_batch_size" in reason or "parameters" in reason]
+    assert list(export_reasons(code, reasons)) == needed
 
 
 def test_graph_for_another_target(spec: Spec, cache: Cache, tmp_path: Path) -> None:

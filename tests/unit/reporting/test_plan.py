@@ -31,10 +31,15 @@ def test_model_that_is_up_to_date() -> None:
 
 def test_steps_that_ran_have_the_changed_input() -> None:
     """And those of the cache say that their inputs did not change."""
+    reasons = ("the weights file changed", "triton.instance_group in the spec changed")
     weights = ModelReport(
-        "m", Status.PUBLISHED, seconds={"worker": 1.0, "export": 1.0} | _LATER, reasons=("the weights file changed",)
+        "m",
+        Status.PUBLISHED,
+        seconds={"worker": 1.0, "export": 1.0} | _LATER,
+        reasons=reasons,
+        export_reasons=reasons[:1],
     )
-    assert _explained(weights) == [("ran", "the weights file changed")] * 4
+    assert _explained(weights) == [("ran", reasons[0]), *[("ran", "; ".join(reasons))] * 3]
     template = ModelReport(
         "m", Status.PUBLISHED, seconds={"cache": 0.1} | _LATER, reasons=("the template a changed",), from_cache=True
     )

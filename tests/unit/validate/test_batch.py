@@ -63,6 +63,17 @@ def test_size_above_the_dim_is_rejected(as_source: AsSource) -> None:
         measure(as_source(Of(lambda x: x + 1)), 64)
 
 
+@pytest.mark.parametrize(("requested", "size"), [(7, 7), (14, 7), (14, 14)])
+def test_requested_batch_below_the_maximum_of_the_dim(as_source: AsSource, requested: int, size: int) -> None:
+    """No parity case has this size, so a batch of it is run, and its first half."""
+
+    def late(x: torch.Tensor) -> torch.Tensor:
+        return x + (torch.arange(len(x)) >= 6)[:, None] * x[:1] if len(x) == size else x
+
+    with pytest.raises(ConfigError, match=f"alone than in a batch of {size}"):
+        measure(as_source(Of(late), batch={"max": 64}), requested)
+
+
 @pytest.mark.parametrize("most", [2, 3, 4])
 def test_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None:
     """The model never gets a batch larger than its dim permits."""

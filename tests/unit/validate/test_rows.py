@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from repogen.spec.models import ModelSpec
 from repogen.validate.validation import prove
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from repogen.artifacts.built_model import BatchReport
@@ -146,7 +147,33 @@ def test_rows_of_parity_cases_are_joined(as_source: AsSource, tmp_path: Path) ->
     module = Of(lambda x: x - x.mean(0) if x.shape[1] > 10 else x)
     source = as_source(module, {"x": ["batch", "time"]}, time={"max": 16, "example": 4})
     report = measured(source, tmp_path)
-    assert "together with rows of other cases at time=" in report.reason
+    assert re.search(r"alone than in a batch of \d at time=", report.reason)
+
+
+def test_rows_of_cases_with_equal_sizes_are_joined(as_source: AsSource, tmp_path: Path) -> None:
+    """A model that mixes small rows at the smallest size if some are negative: no example is, and copies are larger."""
+    module = Of(lambda x: x + x.abs().mean(0) if x.shape[1] == 4 and x.sum() < 0.1 and x.abs().max() < 2 else x)
+    source = as_source(module, {"x": ["batch", "time"]}, batch={"max": 8}, time={"min": 4, "max": 16, "example": 8})
+    rows = np.random.default_rng(0).uniform(0.2, 1.0, (12, 16)).astype(np.float32)
+
+    def examples(sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        return {"x": rows[np.arange(seed, seed + sizes["batch"]) % 12, : sizes["time"]]}
+
+    report = measured(replace(source, examples=examples), tmp_path)
+    assert "together with rows of other cases at time=4" in report.reason
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.0])
+def test_rows_that_mix_in_large_batches_only_are_found(as_source: AsSource, tmp_path: Path, factor: float) -> None:
+    """At small sizes of the other dims; at the example sizes if outputs at small sizes do not depend on the inputs."""
+
+    def late(x: torch.Tensor) -> torch.Tensor:
+        y = x * (factor if x.shape[1] < 8 else 1.0)
+        return y + (torch.arange(len(x)) >= 17)[:, None] * y[:1]
+
+    source = as_source(Of(late), {"x": ["batch", "time"]}, batch={"max": 24}, time={"min": 4, "max": 16, "example": 8})
+    report = measured(source, tmp_path)
+    assert "a row has a different output alone than in a batch of 24" in report.reason
 
 
 @pytest.mark.parametrize(
@@ -180,13 +207,34 @@ def test_model_that_rejects_other_values_is_batchable(as_source: AsSource, tmp_p
 def test_forward_passes_are_reused(as_source: AsSource, tmp_path: Path) -> None:
     """The measurement adds few passes to those of the parity cases."""
     source = as_source(Of(lambda x: x * 2), batch={"max": 32})
-    calls = 0
+    passes = passes_of(source, tmp_path)
+    assert len(passes) <= 62
+    assert sum(passes) <= 4 * 270
+
+
+def test_large_batches_do_not_multiply_the_cost_of_large_inputs(as_source: AsSource, tmp_path: Path) -> None:
+    """All passes together compute seven times what the largest batch at the largest size does."""
+    side = {"min": 32, "max": 128, "example": 112}
+    inputs: dict[str, list[int | str]] = {"image": ["batch", "height", "width"]}
+    source = as_source(Image(), inputs, batch={"max": 16}, height=side, width=side)
+    assert sum(passes_of(source, tmp_path)) <= 7 * 16 * 128 * 128
+
+
+def passes_of(source: SourceModel, directory: Path) -> list[int]:
+    """Return the number of input values of each pass of the published model."""
+    passes = []
 
     def counted(inputs: Arrays) -> dict[str, Array]:
-        nonlocal calls
-        calls += 1
+        passes.append(sum(array.size for array in inputs.values()))
         return source.reference(inputs)
 
-    spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}})
-    result = prove(source, counted, spec, tmp_path / "golden")
-    assert calls - len(result.parity.cases) <= 54
+    prove(source, counted, ModelSpec.model_validate({"source": {"factory": "m.py:f"}}), directory / "golden")
+    return passes
+
+
+class Image(nn.Module):
+    """Scales images."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """Return twice the image."""
+        return image * 2

@@ -25,15 +25,50 @@ def test_prime_and_extra_sizes_are_planned() -> None:
     """One prime of each dim is required, and all extra sizes are; the original may fail at them."""
     plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1, [{"batch": 2, "time": 42}])
     new = {(case.sizes["batch"], case.sizes["time"]): case.required for case in plan if not case.golden}
-    assert new == {(3, 16): True, (31, 16): False, (2, 17): True, (2, 5): False, (2, 61): False, (2, 42): True}
+    assert new == {(3, 16): True, (2, 17): True, (2, 5): False, (2, 42): True}
     probing = {(case.sizes["batch"], case.sizes["time"]) for case in plan if case.probing}
-    assert probing == {*new, (17, 40), (2, 40), (17, 16)}
+    assert probing == {*new, (17, 16), (2, 41)}
     assert not any(case.probing for case in plan if case.sizes in ({"batch": 1, "time": 4}, {"batch": 32, "time": 64}))
+
+
+def test_middle_runs_if_the_original_rejects_the_prime_next_to_it() -> None:
+    """Such as a model that supports only multiples of 8."""
+    plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1)
+    (between,) = [case for case in plan if case.sizes == {"batch": 2, "time": 41}]
+    assert between.otherwise is not None
+    assert between.otherwise.sizes == {"batch": 2, "time": 40}
+    assert (between.otherwise.probing, between.otherwise.otherwise) == (True, None)
+
+
+def test_large_batches_have_small_sizes_of_the_other_dims() -> None:
+    """Of those that are not special; if the original rejects undeclared ones, the example sizes run instead."""
+    for time, small, otherwise in (
+        (TIME, 4, {"batch": 32, "time": 16}),
+        (DimRange(1, 64, 16), 3, {"batch": 32, "time": 16}),
+        (DimRange(1, 64, 2), 2, None),
+        (DimRange(1, 2, 2), 2, None),
+    ):
+        plan = plan_sweep({"batch": BATCH, "time": time}, 0, 1, (), "batch")
+        cheapest = next(case for case in plan if case.sizes["batch"] == BATCH.max)
+        assert cheapest.sizes["time"] == small
+        replaced = cheapest.otherwise
+        assert (None if replaced is None else replaced.sizes) == otherwise
+        assert replaced is None or not replaced.probing
+
+
+def test_dim_at_its_maximum_is_covered_by_all_dims_at_their_maximum() -> None:
+    """It follows them, and runs only if the budget does not allow them."""
+    plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1, (), "batch")
+    high = {"batch": 32, "time": 64}
+    covered = [case.sizes for case in plan if case.covered_by is not None]
+    assert covered == [{"batch": 2, "time": 64}]
+    assert [case.sizes for case in plan[-2:]] == [high, *covered]
+    assert plan[-1].covered_by == high
 
 
 def test_other_cases_are_sorted_by_cost() -> None:
     """A spent budget skips the most expensive cases."""
-    rest = plan_sweep({"batch": BATCH, "time": TIME}, 0, 2)[3:]
+    rest = [case for case in plan_sweep({"batch": BATCH, "time": TIME}, 0, 2)[3:] if case.covered_by is None]
     assert [case.cost for case in rest] == sorted(case.cost for case in rest)
     assert rest[-1].sizes == {"batch": 32, "time": 64}
 
