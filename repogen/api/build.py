@@ -10,6 +10,7 @@ from repogen.artifacts.plan import Shard
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.build import pipeline
+from repogen.build.dependencies import step_versions
 from repogen.build.plan import BuildOptions
 from repogen.build.plan_file import read_plan
 from repogen.files.url import RepositoryUrl, location
@@ -121,7 +122,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     place = loaded_spec.repository if options.repository is None else options.repository
     if not isinstance(place, RepositoryUrl):
         return pipeline.build(loaded_spec, options, events)
-    with open_url(place, options.stage_dir, events) as opened:
+    with open_url(place, options.stage_dir, events, older=step_versions(loaded_spec)) as opened:
         local = replace(options, repository=opened.path, stage_dir=None, store=opened)
         result = pipeline.build(loaded_spec, local, events)
         if not dry_run:

@@ -10,10 +10,11 @@ from repogen.artifacts.deployment import DeployOptions, DeployReport
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, SyncAction
+from repogen.artifacts.transfer import PackageFormat
 from repogen.errors import SmokeError
 from repogen.files import is_directory
-from repogen.stores.open import run
-from repogen.stores.selection import served
+from repogen.files.url import RepositoryUrl, location
+from repogen.stores.open import open_url, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,12 +78,11 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
         server_addresses(servers, file), models, tuple(unload), timeout, dry_run, credentials, signer
     )
     events = progress or Silent()
-    return run(
-        repository,
-        lambda path: deployment.deploy(path, options, events),
-        fetch=served,
-        progress=events,
-    )
+    place = location(repository)
+    if not isinstance(place, RepositoryUrl) or place.scheme == PackageFormat.OCI:
+        return run(place, lambda path: deployment.deploy(path, options, events))
+    with open_url(place, None, events, older=()) as opened:
+        return opened.with_urls(deployment.deploy(opened.path, options, events, opened.fetch_versions))
 
 
 def require_servers(servers: Sequence[str], *, credentials: Credentials = NO_CREDENTIALS) -> None:

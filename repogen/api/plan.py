@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.build.dependencies import step_versions
 from repogen.build.plan import BuildOptions
 from repogen.errors import SpecError
 from repogen.files.url import RepositoryUrl, location
@@ -76,6 +77,6 @@ def plan(  # noqa: PLR0913 - one parameter per option of `repogen plan`
     place = loaded_spec.repository if options.repository is None else options.repository
     if not isinstance(place, RepositoryUrl):
         return preview(loaded_spec, options, shards)
-    with open_url(place, None, progress or Silent()) as opened:
+    with open_url(place, None, progress or Silent(), older=step_versions(loaded_spec)) as opened:
         local = replace(options, repository=opened.path, store=opened)
         return opened.with_urls(preview(loaded_spec, local, shards))

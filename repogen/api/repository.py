@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.transfer import TransferReport
     from repogen.artifacts.verification import VerifyReport
     from repogen.spec.models import Spec
+    from repogen.stores.interface import Store
 
 
 def versions(
@@ -345,7 +347,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         return run(source, partial(_push_image, place, _single(name), options), fetch=fetch)
     if not isinstance(place, RepositoryUrl):
         return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
-    with open_url(place, directory, Silent()) as opened:
+    with open_url(place, directory, Silent(), older=()) as opened:
         report = run(source, lambda path: transfer(path, opened.path, name, options, opened.publish), fetch=fetch)
         if not dry_run:
             opened.commit()  # versions are published; this removes what a publish that was killed has left
@@ -402,8 +404,18 @@ def _write_package(
             name_in(error, archive, place)
             raise
         if not options.dry_run:
-            store.upload(archive, place.key, lambda _size: None)
+            _upload_package(store, archive, place)
     return replace(report, target=place)
+
+
+def _upload_package(store: Store, archive: Path, place: RepositoryUrl) -> None:
+    """Upload an archive; the parts of an upload that fails are removed."""
+    try:
+        store.upload(archive, place.key, lambda _size: None)
+    except BaseException:
+        with suppress(RepogenError):  # the upload's error is the cause
+            store.abort_uploads(place.key)
+        raise
 
 
 def _push_image(place: RepositoryUrl, name: str, options: TransferOptions, source: Path) -> TransferReport:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.progress import Silent
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, SpecError
+from repogen.files.url import location
 from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
 from repogen.spec.load import load_spec, read_spec
 from repogen.spec.models import Spec
@@ -104,8 +105,9 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     limits = parse_constraints(constraints)
     duration = parse_duration(str(budget))
     loaded, content = _with_content(spec)
+    place = loaded.repository if repository is None else location(repository)
     request = TuneRequest(
-        *(loaded, content, model, Path(repository) if repository is not None else loaded.repository),
+        *(loaded, content, model, place, place),
         objective=objective,
         constraints=limits,
         budget=duration,
@@ -120,7 +122,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     )
     events = progress or Silent()
     return run(
-        request.repository,
+        place,
         lambda path: search(replace(request, repository=path), events),
         fetch=lambda path: served(path, (model,)),
         progress=events,

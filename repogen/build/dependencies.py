@@ -41,3 +41,10 @@ def with_ensembles(spec: Spec, names: Iterable[str], changed: Iterable[str]) -> 
         for name in names
         if name in pending_names or pending_names.intersection(ensemble_dependencies(spec.models, name))
     ]
+
+
+def step_versions(spec: Spec) -> frozenset[tuple[str, int]]:
+    """Return the models and versions that steps name; the other steps use the newest version of their model."""
+    sources = (model.source for model in spec.models.values())
+    steps = (step for source in sources if isinstance(source, EnsembleSource) for step in source.steps)
+    return frozenset((step.model, step.version) for step in steps if step.version is not None)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.attestation.signature import require_signed_model
 from repogen.deploy.live_server import open_server
 from repogen.deploy.lock import server_lock
-from repogen.deploy.plan import plan
+from repogen.deploy.plan import no_fetch, plan
 from repogen.deploy.rollout import Rollout
 from repogen.errors import RepogenError, SmokeError, SpecError
 
@@ -24,19 +25,20 @@ if TYPE_CHECKING:
     from repogen.artifacts.deployment import DeployOptions
     from repogen.artifacts.progress import Progress
     from repogen.deploy.live_server import LiveServer
-    from repogen.deploy.plan import Group
+    from repogen.deploy.plan import Fetch, FetchVersions, Group
 
 POLL_SECONDS = 60.0
 """How long to wait for a polling server without ``--timeout``; Triton polls every 15 s by default."""
 
 
-def deploy(repository: Path, options: DeployOptions, progress: Progress) -> DeployReport:
+def deploy(repository: Path, options: DeployOptions, progress: Progress, fetch: Fetch = no_fetch) -> DeployReport:
     """Deploy models of a repository to servers.
 
     Args:
         repository: A repository that repogen built or synced; the servers' repositories have the same content.
         options: The flags.
         progress: Receives progress events.
+        fetch: Downloads what is read of versions, if the repository is the copy of one in a store.
 
     Returns:
         What each server serves. A server that fails has an error in the report, and the servers after it are unchanged.
@@ -50,10 +52,12 @@ def deploy(repository: Path, options: DeployOptions, progress: Progress) -> Depl
             "remove --unload or the name",
             code="deploy.unload",
         )
-    groups = plan(repository, options.models) if options.models or not options.unload else ()
+    groups: tuple[Group, ...] = ()
+    if options.models or not options.unload:
+        groups = plan(repository, options.models, partial(fetch, whole=options.signer is not None))
     for model in (model for group in groups for model in group):
         require_signed_model(repository / model.name, model.versions, options.signer)
-    run = _Run(repository, options, groups, progress)
+    run = _Run(repository, options, groups, progress, partial(fetch, whole=False))
     servers = [run.inspect(address) for address in options.servers]
     if options.dry_run or any(server.error is not None for server in servers):
         return DeployReport(repository, tuple(servers), dry_run=options.dry_run)
@@ -82,6 +86,7 @@ class _Run:
     options: DeployOptions
     groups: tuple[Group, ...]
     progress: Progress
+    fetch: FetchVersions
 
     def inspect(self, address: str) -> ServerDeployment:
         """Return what a server serves of the models, or why it cannot be used; changes nothing."""
@@ -104,7 +109,8 @@ class _Run:
                 open_server(server.server, self.options.credentials, self.options.timeout) as live,
             ):
                 before = live.serving()
-                rollout = Rollout(live, self.repository, self.options.timeout or POLL_SECONDS, self.progress)
+                poll_seconds = self.options.timeout or POLL_SECONDS
+                rollout = Rollout(live, self.repository, poll_seconds, self.progress, self.fetch)
                 for group in self.groups:
                     result = rollout.deploy(group)
                     done += result.models

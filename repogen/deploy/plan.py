@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.serving import NO_CREDENTIALS, Endpoint
@@ -17,11 +17,13 @@ from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.smoke.preparation import admission_refusals, prepare_published
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from repogen.smoke.preparation import PreparedModel
     from repogen.triton_config.rules.ensemble_repository import ModelInRepository
+
+    FetchVersions = Callable[[str, tuple[int, ...]], None]
 
 _ANY_SERVER = Endpoint("", "", "", "remote", "", "", sees_files=False, has_gpu=True, credentials=NO_CREDENTIALS)
 
@@ -46,18 +48,40 @@ Group = tuple[PlannedModel, ...]
 """Models that are deployed or restored together: ensembles and their steps, in the order of loading."""
 
 
-def plan(repository: Path, names: tuple[str, ...]) -> tuple[Group, ...]:
+class Fetch(Protocol):
+    """Downloads files of versions into the private copy of a repository in a store."""
+
+    def __call__(self, name: str, versions: tuple[int, ...], *, whole: bool) -> None:
+        """Download what a smoke test of versions of a model reads.
+
+        Args:
+            name: The model.
+            versions: The versions.
+            whole: Whether to download all files that Triton reads of them, for the verification of a signature.
+
+        Raises:
+            RepogenError: The store does not respond.
+        """
+
+
+def no_fetch(name: str, versions: tuple[int, ...], *, whole: bool = False) -> None:
+    """Do nothing: the repository has all its files."""
+
+
+def plan(repository: Path, names: tuple[str, ...], fetch: FetchVersions = no_fetch) -> tuple[Group, ...]:
     """Return the groups of models to deploy.
 
     Args:
         repository: The repository.
         names: The selected models; the models of their steps are added. Every model that repogen built if empty.
+        fetch: Called with a model and the versions that the repository selects, before these are checked.
 
     Raises:
         SpecError: A model does not exist, or was not built by repogen.
         ConfigError: The repository selects no version of a model, or ensembles form a cycle.
         PublishError: A version is damaged.
         SmokeError: Triton would run code of a model that is not a Python model.
+        RepogenError: The store of the repository does not respond.
     """
     require_models(repository, names)
     models = _readable_models(repository)
@@ -69,7 +93,7 @@ def plan(repository: Path, names: tuple[str, ...]) -> tuple[Group, ...]:
             related[part].add(name)
     involved = _closure(selected, related)
     order = _ordered({name: steps.get(name, set()) & involved for name in involved})
-    planned = [PlannedModel(name, _versions(repository, name), name in selected) for name in order]
+    planned = [PlannedModel(name, _versions(repository, name, fetch), name in selected) for name in order]
     return _groups(planned, steps)
 
 
@@ -142,7 +166,7 @@ def _groups(models: Iterable[PlannedModel], steps: Mapping[str, set[str]]) -> tu
     return tuple(map(tuple, groups))
 
 
-def _versions(repository: Path, name: str) -> tuple[int, ...]:
+def _versions(repository: Path, name: str, fetch: FetchVersions) -> tuple[int, ...]:
     """Return the versions that the repository selects, checked; see ``plan`` for the errors."""
     prepared = prepare(_ANY_SERVER, repository / name)
     if not prepared.versions:
@@ -151,6 +175,7 @@ def _versions(repository: Path, name: str) -> tuple[int, ...]:
             "`repogen check` shows what is wrong",
             code="deploy.no-version",
         )
+    fetch(name, prepared.versions)
     for version in prepared.versions:
         _check_version(repository / name / str(version), name)
     if reasons := admission_refusals(prepared):

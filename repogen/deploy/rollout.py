@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import SmokeReport
     from repogen.deploy.live_server import LiveServer, Snapshot
-    from repogen.deploy.plan import Group, PlannedModel
+    from repogen.deploy.plan import FetchVersions, Group, PlannedModel
     from repogen.errors import ErrorRecord
 
 _WAIT_SECONDS = 0.2
@@ -90,22 +90,27 @@ class Rollout:
         repository: The repository whose versions are deployed.
         poll_seconds: How long to wait for a server that polls.
         progress: Receives progress events.
+        fetch: Downloads what a test of versions of a model reads.
     """
 
     server: LiveServer
     repository: Path
     poll_seconds: float
     progress: Progress
+    fetch: FetchVersions
 
     def deploy(self, group: Group) -> GroupResult:
         """Deploy a group; if a model fails, or at Ctrl-C, restore what the server served before.
 
         Raises:
             SmokeError: The server did not respond before the first change.
+            RepogenError: The store of the repository did not.
         """
         # all are read before the first request, which can change an ensemble together with its step
         snapshots = [(model, self.server.snapshot(model.name)) for model in group]
         attempts = [_Attempt(model, before) for model, before in snapshots if model.selected or before.versions]
+        for attempt in attempts:  # to test what is restored
+            self.fetch(attempt.model.name, attempt.before.versions)
         current, interrupted = attempts[0] if attempts else None, False
         try:
             for current in attempts:

@@ -55,6 +55,14 @@ def record_digest(path: Path, sha256: str) -> None:
     _RECORDED[_identity(path.stat())] = sha256
 
 
+def has_recorded_digest(path: Path) -> bool:
+    """Return whether a file is a placeholder whose digest was recorded; False if it does not exist."""
+    try:
+        return _identity(path.stat()) in _RECORDED
+    except OSError:
+        return False
+
+
 def sha256_files(paths: Iterable[Path], remembered: Remembered | None = None) -> list[str | None]:
     """Return the hex SHA-256 of each file, None for one that can't be read; large files are hashed in parallel."""
     paths = list(paths)

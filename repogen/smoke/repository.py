@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode, SmokeCheck
-from repogen.errors import RepogenError
+from repogen.errors import RepogenError, SpecError
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
@@ -46,10 +46,12 @@ def smoke(
         credentials: TLS and headers of a server at ``HOST:PORT``.
 
     Raises:
-        SpecError: The repository or a model does not exist.
+        SpecError: The repository or a model does not exist, or there is no model.
         ServerError: The server cannot be started or reached.
     """
     require_models(repository, names)
+    if not models_of(repository):
+        raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
     target = recorded_target(repository)
     triton_server = prepare_server(server, target, progress, credentials=credentials)
     with open_triton(triton_server, repository, ControlMode.EXPLICIT, progress) as triton:

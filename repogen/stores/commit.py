@@ -73,6 +73,9 @@ class _ModelCommit:
             if key not in local and not (key.endswith("/") and copy.local(key.rstrip("/")) in directories)
         ]
         self._config = pinned(copy.path / model)
+        before = copy.entries.get(self._config_key)
+        # a config.pbtxt that another tool copied into the store is pinned with the first change of the model
+        self._is_config_changed = local.get(self._config_key) != (None if before is None else before.identity)
         self._sources = {entry.identity: key for key, entry in copy.entries.items()}
         self._claims: list[Claim] = []
         self._written: list[str] = []
@@ -81,13 +84,15 @@ class _ModelCommit:
 
     def run(self) -> None:
         """Write the changes; see the module's docstring."""
+        if not (self._added or self._removed or self._is_config_changed):
+            return
         stored = self._copy.configs.get(self._config_key)
         switches = self._config is not None and (stored is None or stored.content != self._config)
-        if not (self._added or self._removed or switches):
-            return
         self._write_owner()
         try:
             self._claim()
+            if self._claims and switches:  # before the upload, which would be in vain
+                self._require_unchanged_config(stored)
             self._upload()
             for claim in self._claims:
                 claim.renew()
@@ -111,8 +116,7 @@ class _ModelCommit:
             claim = Claim(self._store, self._copy.key_of(self._copy.path / name))
             claim.acquire(lambda version=version: self._wait(version))  # type: ignore[misc]
             self._claims.append(claim)
-            prefix = f"{self._copy.key_of(self._copy.path / self._model / str(version))}/"
-            self._require_free(version, prefix, claim)
+            self._require_free(version, f"{self._version_key(version)}/", claim)
 
     def _require_free(self, version: int, prefix: str, claim: Claim) -> None:
         """Require that a claimed version has only the files that the working copy knows; remove those of a dead upload.
@@ -128,6 +132,9 @@ class _ModelCommit:
             self._store.delete(unknown)
         elif unknown:
             raise ChangedError(prefix)
+
+    def _version_key(self, version: object) -> str:
+        return self._copy.key_of(self._copy.path / self._model / str(version))
 
     def _stored_config(self) -> bytes | None:
         try:
@@ -244,8 +251,11 @@ class _ModelCommit:
         self._record([*self._added, self._config_key])
 
     def _record(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            if self._copy.local(key).is_file():
-                for stored in self._store.list(key):
-                    if stored.key == key:
-                        self._copy.placed(stored, complete=key not in self._placeholders)
+        """Record the objects of local files; one listing has all files of a version."""
+        written = {key for key in keys if self._copy.local(key).is_file()}
+        versions = by_version(self._copy, written)
+        prefixes = [*versions.pop(None, []), *(f"{self._version_key(version)}/" for version in versions)]
+        for prefix in prefixes:
+            for stored in self._store.list(prefix):
+                if stored.key in written:
+                    self._copy.placed(stored, complete=stored.key not in self._placeholders)

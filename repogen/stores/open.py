@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -15,7 +16,10 @@ from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files import reason
 from repogen.files.url import RepositoryUrl, location
 from repogen.plugins import load_plugin, plugins
+from repogen.repository.layout import model_dir, triton_versions
 from repogen.repository.publish import publish as publish_locally
+from repogen.repository.version_policy import served_versions
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +27,15 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.versions import PublishedVersion, StagedVersion
     from repogen.stores.interface import Store
-    from repogen.stores.working_copy import WorkingCopy
+    from repogen.stores.working_copy import Versions, WorkingCopy
 
     Fetch = Callable[[Path], Iterable[Path]]
 
 _OCI = "oci"
 _Result = TypeVar("_Result")
+_LISTING_SECONDS = 60.0
+"""Age of a listing after which it is repeated before a version is published into it."""
+
 _MAX_PUBLISHES = 1000
 """Attempts to publish a version while others publish the same model; a store may reject every conditional write."""
 
@@ -96,13 +103,17 @@ def open_image(url: RepositoryUrl, stage_dir: Path | None) -> Iterator[LocalCopy
 
 
 @contextmanager
-def open_url(url: RepositoryUrl, stage_dir: Path | None, progress: Progress) -> Iterator[OpenedRepository]:
+def open_url(
+    url: RepositoryUrl, stage_dir: Path | None, progress: Progress, *, older: Versions | None = None
+) -> Iterator[OpenedRepository]:
     """Yield a repository in a store; its working copy is removed afterward, and changes are not written.
 
     Args:
         url: The repository.
         stage_dir: Directory for the working copy; None for the system's directory of temporary files.
         progress: Receives progress events.
+        older: Models and versions whose small files are read, in addition to those of the newest and the served ones;
+            None to read those of every version.
 
     Raises:
         RepogenError: The store is not known, or does not respond; or an error in the block, with URLs in place of
@@ -112,7 +123,7 @@ def open_url(url: RepositoryUrl, stage_dir: Path | None, progress: Progress) -> 
 
     store = open_store(url)
     with _private_directory(url, stage_dir) as root:
-        opened = OpenedRepository(WorkingCopy(url, store, root, progress))
+        opened = OpenedRepository(WorkingCopy(url, store, root, progress, older))
         with opened.naming_urls():
             opened.copy.refresh()
             yield opened
@@ -228,10 +239,42 @@ class OpenedRepository(LocalCopy):
         """Use a working copy."""
         super().__init__(copy.url, copy.root, copy.path)
         self.copy = copy
+        self._listed = time.monotonic()
+
+    @contextmanager
+    def naming_urls(self) -> Iterator[None]:
+        """Do the same, and name a repository without objects."""
+        with super().naming_urls():
+            try:
+                yield
+            except SpecError as error:
+                if error.code != "repository.missing" or not error.message.startswith(str(self.path)):
+                    raise
+                raise SpecError(
+                    f"{self.copy.url} does not exist: the store has no objects below it",
+                    "publish or build a model there, or correct the URL",
+                    code="repository.missing",
+                ) from error
 
     def fetch(self, directories: Iterable[Path]) -> None:
         """Download the files in directories of the working copy."""
         self.copy.fetch(directories)
+
+    def fetch_versions(self, name: str, versions: tuple[int, ...], *, whole: bool) -> None:
+        """Download what a smoke test of versions of a model reads, on a server that reads the store itself.
+
+        Args:
+            name: The model.
+            versions: The versions.
+            whole: Whether to download all files that Triton reads, for a comparison of every byte.
+        """
+        from repogen.stores.selection import tested, version, with_origin  # noqa: PLC0415 - few commands need it
+
+        self.copy.describe((name, number) for number in versions)
+        if whole:
+            self.copy.fetch(version(self.path, name, *with_origin(self.path, name, versions)))
+        else:
+            self.copy.fetch(tested(self.path, name, versions))
 
     def commit(self) -> None:
         """Write the changes to the store.
@@ -263,8 +306,10 @@ class OpenedRepository(LocalCopy):
         from repogen.stores.commit import commit  # noqa: PLC0415 - as above
         from repogen.stores.interface import ChangedError  # noqa: PLC0415 - the same
 
-        for _ in range(_MAX_PUBLISHES):
-            self.copy.refresh(staged.name)
+        for attempt in range(_MAX_PUBLISHES):
+            if attempt or time.monotonic() - self._listed > _LISTING_SECONDS:
+                self.copy.refresh(staged.name)
+            self.copy.describe((staged.name, number) for number in _served_with(staged, repository))
             published = publish_locally(_linked(staged), repository, breaking=breaking, adopt=adopt)
             try:
                 commit(self.copy, [staged.name])
@@ -276,6 +321,12 @@ class OpenedRepository(LocalCopy):
             "run the command again; if no other command publishes, check that the store supports conditional writes",
             code="store.changed",
         )
+
+
+def _served_with(staged: StagedVersion, repository: Path) -> tuple[int, ...]:
+    """Return the existing versions that a staged version's config.pbtxt would serve as well; they must fit it."""
+    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    return served_versions(config, triton_versions(model_dir(repository, staged.name)))
 
 
 def _linked(staged: StagedVersion) -> StagedVersion:

@@ -5,6 +5,8 @@ is a placeholder, a sparse file with the object's size and time; ``fetch`` repla
 The digest of a placeholder is the one in the manifest, provided that the object has the size in the manifest, and was
 not written after the manifest. Versions that are being uploaded are not in the copy.
 
+A command that does not need every version names those that it needs; the small files of the others are placeholders.
+
 Keys of a bucket are not trusted: one that is not a plain relative path is an error.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,19 +23,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, UNCONFIRMED_FILE
-from repogen.errors import PublishError, RepogenError
+from repogen.errors import ConfigError, PublishError, RepogenError
 from repogen.files import MAX_TEXT_BYTES
 from repogen.repository.decode import INT64_MAX
 from repogen.repository.digest import record_digest
 from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import OWNER_FILE
+from repogen.repository.version_policy import served_versions
 from repogen.stores.claim import claimed_version
 from repogen.stores.interface import MAX_OBJECTS
 from repogen.stores.pinned import is_pinned, own_config, pinned_versions
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterator
 
     from repogen.artifacts.progress import Progress
     from repogen.files.url import RepositoryUrl
@@ -51,6 +56,8 @@ _VERSION_DEPTH = 3
 """Minimum number of parts in the path of a file in a version's directory."""
 
 Identity = tuple[int, int, int]
+Versions = Iterable[tuple[str, int]]
+"""Models and versions."""
 
 _COUNTER = count(1)
 
@@ -90,8 +97,19 @@ class WorkingCopy:
         finished: Keys of claims of versions that are published: their owner was killed before it deleted them.
     """
 
-    def __init__(self, url: RepositoryUrl, store: Store, root: Path, progress: Progress) -> None:
-        """Prepare a copy in an empty private directory; ``refresh`` fills it."""
+    def __init__(
+        self, url: RepositoryUrl, store: Store, root: Path, progress: Progress, older: Versions | None = None
+    ) -> None:
+        """Prepare a copy in an empty private directory; ``refresh`` fills it.
+
+        Args:
+            url: The repository's URL.
+            store: Its bucket.
+            root: The directory.
+            progress: Receives progress events.
+            older: Versions whose small files are read, in addition to those of the newest, the served and the
+                unconfirmed ones; None to read those of every version.
+        """
         self.url = url
         self.store = store
         self.progress = progress
@@ -101,6 +119,8 @@ class WorkingCopy:
         self.finished: list[str] = []
         self.root = root
         self._bucket = root / url.bucket
+        self._older = None if older is None else frozenset(older)
+        self._needed: set[tuple[str, int]] = set()
 
     def refresh(self, model: str = "") -> None:
         """Make the copy equal to the store; only one model of it, if ``model`` is set.
@@ -117,19 +137,32 @@ class WorkingCopy:
         for key in [key for key in self.entries if self._is_of(key, model) and key not in visible]:
             del self.entries[key]
         self._remove_unknown(model, visible)
+        self._needed |= self._needed_versions(visible)
         changed = [each for key, each in visible.items() if not self._is_current(key, each)]
         with ThreadPoolExecutor(_REQUESTS) as pool:
             list(pool.map(self._materialize, changed))
         self._restore_configs(visible)
         self._record_digests(changed)
 
-    def fetch(self, directories: Iterable[Path]) -> None:
-        """Download the files in directories of the copy that are placeholders.
+    def describe(self, versions: Versions) -> None:
+        """Read the small files of versions that are placeholders.
 
         Raises:
             RepogenError: The store does not respond.
         """
-        prefixes = tuple(f"{self.key_of(directory)}/" for directory in directories)
+        self._needed.update(versions)
+        pending = [each.stored for each in self.entries.values() if not each.complete and self._is_small(each.stored)]
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            list(pool.map(self._materialize, pending))
+        self._record_digests(pending)
+
+    def fetch(self, paths: Iterable[Path]) -> None:
+        """Download the files, and the files in directories, of the copy that are placeholders.
+
+        Raises:
+            RepogenError: The store does not respond.
+        """
+        prefixes = tuple(f"{self.key_of(path)}/" for path in paths)
         pending = [
             entry for key, entry in self.entries.items() if not entry.complete and f"{key}/".startswith(prefixes)
         ]
@@ -274,12 +307,49 @@ class WorkingCopy:
         config = self.configs.get(self._key(model, CONFIG_FILE))
         return config is not None and version in pinned_versions(config.content)
 
+    def _is_small(self, stored: StoredObject) -> bool:
+        """Return whether an object is a small file that the command needs."""
+        if stored.key.rpartition("/")[2] not in _METADATA or stored.size > MAX_TEXT_BYTES:
+            return False
+        if self._older is None:
+            return True
+        version = self.version_of(stored.key)
+        return self.is_served(stored.key) and (version is None or (self.model_of(stored.key), version) in self._needed)
+
+    def _needed_versions(self, visible: Iterable[str]) -> set[tuple[str, int]]:
+        """Return the versions whose small files are read, unless they are read of every version."""
+        if self._older is None:
+            return set()
+        numbers: dict[str, set[int]] = defaultdict(set)
+        built: dict[str, set[int]] = defaultdict(set)
+        needed = set(self._older)
+        for key in visible:
+            model, number, name = self.model_of(key), self.version_of(key), key.rpartition("/")[2]
+            if number is not None:
+                numbers[model].add(number)
+                if name == MANIFEST_FILE:
+                    built[model].add(number)
+                elif name == UNCONFIRMED_FILE:
+                    needed.add((model, number))
+        for model, existing in numbers.items():
+            newest = {max(existing), max(built[model], default=max(existing))}
+            needed |= {(model, number) for number in newest | self._served(model, existing)}
+        return needed
+
+    def _served(self, model: str, numbers: Iterable[int]) -> set[int]:
+        """Return the versions that a model's stored config.pbtxt serves; none if it cannot be parsed."""
+        stored = self.configs.get(self._key(model, CONFIG_FILE))
+        with suppress(ConfigError, UnicodeDecodeError):
+            config = None if stored is None else parse(stored.content.decode(), f"{model}/{CONFIG_FILE}")
+            return set(served_versions(config, numbers))
+        return set()
+
     def _is_of(self, key: str, model: str) -> bool:
         return not model or self.model_of(key) == model
 
     def _is_current(self, key: str, stored: StoredObject) -> bool:
         entry = self.entries.get(key)
-        if entry is None or entry.stored.tag != stored.tag:
+        if entry is None or entry.stored.tag != stored.tag or (not entry.complete and self._is_small(stored)):
             return False
         with suppress(OSError):
             return key.endswith("/") or identity_of(self.local(key)) == entry.identity
@@ -341,15 +411,15 @@ class WorkingCopy:
 
     def _write(self, stored: StoredObject, path: Path) -> bool:
         """Write an object's bytes, or a placeholder; return whether the file has the bytes."""
-        is_metadata = path.name in _METADATA and stored.size <= MAX_TEXT_BYTES
+        is_small = self._is_small(stored)
         with path.open("xb") as stream:
             if self.is_config(stored.key) and stored.key in self.configs:
                 stream.write(self.configs[stored.key].content)
-            elif is_metadata and stored.size:
+            elif is_small and stored.size:
                 stream.write(self.store.read(stored.key, MAX_TEXT_BYTES + 1))
             else:
                 stream.truncate(stored.size)
-        return is_metadata or not stored.size
+        return is_small or not stored.size
 
     def _download(self, entry: Entry) -> None:
         path = self.local(entry.stored.key)
@@ -386,7 +456,7 @@ class WorkingCopy:
         for directory in directories:
             manifest = self.entries.get(self.key_of(directory / MANIFEST_FILE))
             with suppress(OSError, RepogenError):
-                for record in read_manifest(directory).files if manifest is not None else ():
+                for record in read_manifest(directory).files if manifest is not None and manifest.complete else ():
                     entry = self.entries.get(self.key_of(directory / record.path))
                     if entry is None or entry.complete or manifest is None:
                         continue

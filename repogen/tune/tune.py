@@ -63,7 +63,8 @@ class TuneRequest:
         spec: The spec.
         content: Bytes of the spec's file.
         model: The model.
-        repository: The repository with its published version.
+        repository: The directory with its published version.
+        place: The repository as the report names it: the directory, or a URL.
         objective: What is optimized.
         constraints: Limits that a config must keep.
         budget: Seconds for the trials; the comparison comes after them.
@@ -81,6 +82,7 @@ class TuneRequest:
     content: bytes
     model: str
     repository: Path
+    place: Path
     objective: Objective
     constraints: tuple[Constraint, ...]
     budget: float
@@ -218,7 +220,7 @@ class _Tuning:
         server = "" if endpoint is None else f"Triton {endpoint.server_version} ({endpoint.kind}, {endpoint.runtime})"
         batch = request.shape.batch if self.bed.manifest.max_batch_size else 0
         return TuneReport(
-            *(request.model, self.bed.version, request.repository, server, self.machine, request.objective),
+            *(request.model, self.bed.version, request.place, server, self.machine, request.objective),
             constraints=tuple(each.text for each in request.constraints),
             batch=batch,
             concurrency=request.shape.concurrency,

@@ -80,7 +80,8 @@ def _roll_back(repository: Path, name: str, options: RollbackOptions, filesystem
         sweep(repository, options.stage_dir)
         recover(repository, name)
     record = read_model(repository, name)
-    _require_unedited(model)
+    if any(version.manifest is not None for version in record.versions):  # otherwise there is nothing to go back to
+        _require_unedited(model)
     target = _released(repository, record) if options.release else _target(record, options.to)
     if target is None:  # nothing is held
         return RollbackReport(

@@ -10,17 +10,16 @@ import signal
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import TypeAdapter
-from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 import repogen
@@ -34,6 +33,7 @@ from repogen.reporting.json_types import DOCUMENTS
 from repogen.serving import commands, control, process
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.targets import DEFAULT_RELEASE, targets
+from tests.support.clients import Load, ask
 from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
 
@@ -73,15 +73,6 @@ class Host:
         return repogen.deploy(*names, **options)
 
 
-def ask(client: InferenceServerClient, name: str, size: int = 4) -> float:
-    """Return the first output for an input of ones."""
-    x = InferInput("x", [1, size], "FP32")
-    x.set_data_from_numpy(np.ones((1, size), np.float32))
-    y = client.infer(name, [x]).as_numpy("y")
-    assert y is not None
-    return float(y[0, 0])
-
-
 @contextmanager
 def started(repository: Path) -> Iterator[Host]:
     """Start a server in explicit mode, and set its header in the environment; the last one's is used."""
@@ -111,48 +102,6 @@ def summary(report: DeployReport) -> list[tuple[str, str, tuple[int, ...] | None
 def codes(report: DeployReport) -> list[str]:
     """Return the codes of all errors."""
     return [error.code for server in report.servers for error in server.errors]
-
-
-@dataclass
-class Load:
-    """Clients that send requests without pause; their answers and failures.
-
-    Attributes:
-        address: The server.
-        name: The model.
-        answers: Every different answer.
-        failures: Messages of failed requests.
-        requests: Number of requests.
-    """
-
-    address: str
-    name: str
-    answers: set[float] = field(default_factory=set)
-    failures: list[str] = field(default_factory=list)
-    requests: int = 0
-
-    @contextmanager
-    def running(self, clients: int = 2) -> Iterator[None]:
-        """Send requests while the block runs."""
-        end = threading.Event()
-        threads = [threading.Thread(target=self._send, args=(end,)) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            end.set()
-            for thread in threads:
-                thread.join()
-
-    def _send(self, end: threading.Event) -> None:
-        with closing(InferenceServerClient(self.address)) as client:
-            while not end.is_set():
-                try:
-                    self.answers.add(ask(client, self.name))
-                except InferenceServerException as error:
-                    self.failures.append(str(error))
-                self.requests += 1
 
 
 def test_versions_are_deployed_under_load(host: Host) -> None:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
-from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.grpc import InferenceServerClient
 
 import repogen
-from repogen.artifacts.progress import Silent
-from repogen.artifacts.serving import ControlHeader, ControlMode
 from repogen.cli.group import main
 from repogen.files.url import location
-from repogen.serving import commands, control, embedded
-from repogen.serving.embedded import EmbeddedTriton
+from repogen.serving import commands
+from repogen.stores import s3
 from repogen.stores.claim import claim_name
 from repogen.stores.open import open_store
-from repogen.targets import DEFAULT_RELEASE, targets
+from tests.support.clients import Load, ask
 from tests.support.moto_s3 import create_bucket, s3_server
-from tests.support.scaled_models import Scaled, publish_scaled
+from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
+from tests.support.served_bucket import server_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from repogen.artifacts.deployment import DeployReport
 
     from .conftest import Project
 
@@ -42,27 +42,6 @@ def environment() -> Iterator[dict[str, str]]:
         yield variables
 
 
-@contextmanager
-def server_on(environment: dict[str, str], directory: Path) -> Iterator[Server]:
-    """Start a Triton in explicit mode whose repository is the bucket, as the user of the URL writes it for Triton."""
-    command = embedded.server_command
-    mounted = f"--model-repository=s3://{environment['AWS_ENDPOINT_URL']}/{URL.removeprefix('s3://')}"
-
-    def on_bucket(*arguments: Any) -> list[str]:
-        options = command(*arguments)
-        variables = [f"{name}={value}" for name, value in environment.items() if name != "AWS_ENDPOINT_URL"]
-        return [*variables, *(mounted if part.startswith("--model-repository=") else part for part in options)]
-
-    header = ControlHeader("x-ops", "5ecre7")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "server_command", on_bucket)
-        patch.setattr(control, "random_header", lambda: header)
-        patch.setenv(control.VARIABLE, f"{header.key}={header.value}")
-        triton = EmbeddedTriton(targets()[DEFAULT_RELEASE], Silent())
-        with triton.running(directory, ControlMode.EXPLICIT, strict=True) as running:
-            yield Server(running.endpoint.grpc)
-
-
 class Server:
     """A running Triton."""
 
@@ -72,16 +51,16 @@ class Server:
 
     def deploy(self, name: str) -> int:
         """Deploy a model from the bucket, and return the exit code."""
-        return repogen.deploy(name, servers=[self.address], repository=URL).exit_code
+        return self.report(name).exit_code
+
+    def report(self, name: str) -> DeployReport:
+        """Deploy a model from the bucket."""
+        return repogen.deploy(name, servers=[self.address], repository=URL)
 
     def answer(self, name: str) -> float:
         """Return what the model multiplies by."""
-        x = InferInput("x", [1, 4], "FP32")
-        x.set_data_from_numpy(np.ones((1, 4), np.float32))
         with closing(InferenceServerClient(self.address)) as client:
-            y = client.infer(name, [x]).as_numpy("y")
-        assert y is not None
-        return float(y[0, 0])
+            return ask(client, name)
 
 
 def publish(local: Path, scaled: Scaled, name: str = "scale") -> int:
@@ -90,26 +69,52 @@ def publish(local: Path, scaled: Scaled, name: str = "scale") -> int:
     return repogen.publish(name, source=local, target=URL).versions[0].number
 
 
-def test_build_into_a_bucket(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """The model is built, tested and uploaded; a second build has nothing to do, and downloads no model."""
+def test_build_into_a_bucket(
+    tmp_path: Path, new_project: Callable[[Path], Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is built, tested and uploaded; a second build has nothing to do. Credentials are not written."""
+    secret = "5ecre7-access-key"  # noqa: S105 - moto accepts any
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
     project = new_project(tmp_path / "project")
-    run = project.run("build", "--repository", URL)
+    tracking = ("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
+    run = project.run("build", "--repository", URL, "--debug", *tracking)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"repository: {URL}" in run.stdout
     assert not project.repository.exists()
-    run = project.run("build", "--repository", URL)
-    assert (run.returncode, "unchanged" in run.stdout) == (0, True), run.stdout + run.stderr
-    run = project.run("smoke", URL, "--model", "tiny")
-    assert run.returncode == 0, run.stdout + run.stderr
+    again = project.run("build", "--repository", URL, "--debug", *tracking)
+    assert (again.returncode, "unchanged" in again.stdout) == (0, True), again.stdout + again.stderr
+    smoke = project.run("smoke", URL, "--model", "tiny")
+    assert smoke.returncode == 0, smoke.stdout + smoke.stderr
     assert list(project.scratch.iterdir()) == []
+    store = open_store(location(URL))  # type: ignore[arg-type]
+    stored = [store.read(each.key, 10**7) for each in store.list("team/models/tiny/")]
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    printed = [text.encode() for each in (run, again, smoke) for text in (each.stdout, each.stderr)]
+    assert len(stored) > 5
+    assert not [content for content in (*stored, *files, *printed) if secret.encode() in content]
 
 
-def test_server_on_a_bucket(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.fixture
+def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the keys of the objects that are downloaded."""
+    keys: list[str] = []
+    download = s3.S3Store.download
+
+    def recorded(store: s3.S3Store, key: str, *arguments: Any) -> None:
+        keys.append(key.removeprefix("team/models/"))
+        download(store, key, *arguments)
+
+    monkeypatch.setattr(s3.S3Store, "download", recorded)
+    return keys
+
+
+def test_server_on_a_bucket(environment: dict[str, str], tmp_path: Path, downloads: list[str]) -> None:
     """Publish, deploy, roll back and prune; an upload in progress and a version that fails leave the old one."""
     local, empty = tmp_path / "local", tmp_path / "empty"
     empty.mkdir()
     assert publish(local, Scaled(2.0)) == 1
-    with server_on(environment, empty) as server:
+    with server_on(environment, URL, empty) as address:
+        server = Server(address)
         assert (server.deploy("scale"), server.answer("scale")) == (0, 2.0)
         assert publish(local, Scaled(3.0)) == 2
         assert server.answer("scale") == 2.0
@@ -119,13 +124,40 @@ def test_server_on_a_bucket(environment: dict[str, str], tmp_path: Path) -> None
         repogen.rollback("scale", repository=URL, release=True)
         assert (server.deploy("scale"), server.answer("scale")) == (0, 3.0)
         assert publish(local, Scaled(4.0, golden=5.0)) == 3
-        assert (server.deploy("scale"), server.answer("scale")) == (6, 3.0)
+        load = Load(address, "scale")
+        with load.running():
+            report = server.report("scale")
+        (model,) = report.servers[0].models
+        assert (report.exit_code, model.action.value, model.serving) == (6, "restored", (2,)), model.note
+        assert "was not tested" not in model.note  # version 2 was tested after it was restored
+        assert (load.failures, server.answer("scale")) == ([], 3.0)
+        assert load.requests > 0
+        assert load.answers <= {3.0, 4.0}  # the new version answers while it is tested
         repogen.rollback("scale", 2, repository=URL)
         begin_upload(tmp_path, 4)
         assert (server.deploy("scale"), server.answer("scale")) == (0, 3.0)
+    # Triton reads the graph from the bucket
+    assert {key.rpartition("/")[2] for key in downloads} == {"golden.json", "golden.npz"}
     assert [version.version for version in repogen.prune("scale", keep=1, repository=URL).deleted] == [1]
-    with server_on(environment, empty) as fresh:
+    with server_on(environment, URL, empty) as address:
+        fresh = Server(address)
         assert (fresh.deploy("scale"), fresh.answer("scale")) == (0, 3.0)
+
+
+@pytest.mark.full
+def test_ensemble_on_a_bucket(environment: dict[str, str], tmp_path: Path) -> None:
+    """A step is deployed with the ensemble that uses it, although only the step is named."""
+    local, empty = tmp_path / "local", tmp_path / "empty"
+    empty.mkdir()
+    with server_on(environment, URL, empty) as address:
+        server = Server(address)
+        for factor, name in ((2.0, "whole"), (3.0, "part")):
+            publish(local, Scaled(factor), "part")
+            publish_ensemble(local, "whole", "part", Scaled(factor))
+            repogen.publish("whole", source=local, target=URL)
+            report = server.report(name)
+            assert (report.exit_code, [model.model for model in report.servers[0].models]) == (0, ["part", "whole"])
+            assert (server.answer("whole"), server.answer("part")) == (factor, factor)
 
 
 def begin_upload(directory: Path, version: int) -> None:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from repogen.reporting.json_types import TuneDocument
 from repogen.spec.load import load_spec
+from tests.support.moto_s3 import create_bucket, s3_server
 
 if TYPE_CHECKING:
     import subprocess
@@ -114,6 +115,29 @@ def test_better_settings_are_written_and_tracked(project: Project) -> None:
     assert {each.info.status for each in runs} == {"FINISHED"}
     assert artifacts >= {"tune.json", "pareto.svg"}
     assert project.vanished()
+    assert project.temporary() == []
+
+
+@pytest.mark.full
+def test_repository_in_a_bucket(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report and its files name the URL, and the same command continues the trials."""
+    url = "s3://bucket/models"
+    command = ("tune", "tiny", "--repository", url, "--trials", "2", "--no-track", "--json", *SHORT[:-1])
+    with s3_server() as environment:
+        create_bucket(environment, "bucket")
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        published = project.run("publish", "tiny", "--from", "model_repository", "--to", url)
+        assert published.returncode == 0, published.stderr
+        run = project.run(*command, "--restart")
+        assert run.returncode == 0, run.stderr
+        again = project.run(*command)
+        assert again.returncode == 0, again.stderr
+    file = project.directory / "build" / "reports" / "tune" / "tiny" / "tune.json"
+    reports = [document(run), document(again), json.loads(file.read_text(encoding="utf-8"))]
+    assert [report["repository"] for report in reports] == [url] * 3
+    assert (reports[0]["resumed"], reports[1]["resumed"]) == (0, 2)
+    assert str(project.scratch) not in file.read_text(encoding="utf-8") + run.stdout + again.stdout
     assert project.temporary() == []
 
 

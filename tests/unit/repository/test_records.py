@@ -246,6 +246,18 @@ def test_format_of_the_manifest_is_stable() -> None:
     )
 
 
+def test_manifest_of_the_first_edition() -> None:
+    """It has fewer keys, and is read as before."""
+    document = json.loads(manifest_to_json(MANIFEST))
+    del document["provenance"]["lossy"]
+    assert set(document) == {"files", "inputs", "max_batch_size", "model", "outputs", "provenance", "schema"}
+    assert set(document["provenance"]) == {
+        *("exporter", "fingerprint", "git_commit", "ir_version", "nodes_exported", "nodes_optimized", "opset"),
+        *("parity_cases", "parity_max_abs_diff", "parity_max_rel_diff", "spec_sha256", "target", "tools"),
+    }
+    assert manifest_from_json(json.dumps(document)) == MANIFEST
+
+
 def test_format_of_the_golden_cases_is_stable() -> None:
     """The bytes that earlier versions of repogen wrote are those that this one writes."""
     text = golden_to_json(Golden((GoldenCase("a", 2, (GoldenTensor("x", "0.x"),), ()),), {"y": (0.001, 0.0)}))

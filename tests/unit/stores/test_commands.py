@@ -179,7 +179,7 @@ def test_edited_config_is_kept(publisher: Publisher, url: str) -> None:
 
 def test_missing_repository_and_bucket(publisher: Publisher, url: str) -> None:
     """Reading commands report them as for a directory, and a bucket is not created."""
-    with pytest.raises(SpecError, match=f"{url} is not a directory"):
+    with pytest.raises(SpecError, match=f"{url} does not exist"):
         repogen.versions(repository=url)
     scheme = url.partition(":")[0]
     publisher.publish()
@@ -203,3 +203,26 @@ def test_command_line(publisher: Publisher, url: str) -> None:
     result = run(main, ["check", url, "--isolated"])
     assert (result.exit_code, f"{url}/m/1/model.onnx" in result.output) == (1, True)
     assert run(main, ["check", "--fix", url, "--isolated"]).exit_code == 2
+
+
+def test_tune(publisher: Publisher, dir_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search has a copy of the served version; its report, which it writes itself, names the URL."""
+    from repogen.tune import tune as search  # noqa: PLC0415 - imports Optuna
+
+    for number in (1, 2):
+        publish(publisher, dir_url, b"w%d" % number)
+    (tmp_path / "models.py").touch()
+    (tmp_path / "repogen.yaml").write_text(
+        "models: {m: {source: {factory: 'models.py:build'}, outputs: [y], "
+        "inputs: {x: {dtype: float32, shape: [batch, 4]}}, dims: {batch: {min: 1, max: 8}}}}\n",
+        encoding="utf-8",
+    )
+    requests = []
+
+    def recorded(request: search.TuneRequest, _progress: object) -> None:
+        content = [(request.repository / "m" / str(number) / "model.onnx").read_bytes() for number in (1, 2)]
+        requests.append((str(request.place), content))
+
+    monkeypatch.setattr(search, "tune", recorded)
+    repogen.tune("m", spec=tmp_path / "repogen.yaml", repository=dir_url, track=False)
+    assert requests == [(dir_url, [b"\0\0", b"w2"])]

@@ -19,7 +19,7 @@ VERSIONS = 25
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("url", ["local", "s3", "az"], indirect=True)
+@pytest.mark.parametrize("url", ["local", "s3", "gs", "az"], indirect=True)
 def test_many_builders(url: str, tmp_path: Path) -> None:
     """8 processes publish 25 versions each."""
     numbers = publish_all(url, tmp_path, builders=BUILDERS, versions=VERSIONS)

@@ -229,6 +229,7 @@ def test_foreign_model(tmp_path: Path) -> None:
     """A model that repogen did not build has no version to go back to."""
     for number in ("1", "2"):
         (tmp_path / "r" / "m" / number).mkdir(parents=True)
+    (tmp_path / "r" / "m" / "config.pbtxt").write_text('name: "m" backend: "onnxruntime"', encoding="utf-8")
     assert error_of(lambda: repogen.rollback("m", repository=tmp_path / "r")).code == "rollback.no-earlier"
     assert error_of(lambda: repogen.rollback("m", 1, repository=tmp_path / "r")).code == "rollback.unusable-version"
     assert [path.name for path in tmp_path.iterdir()] == ["r"]

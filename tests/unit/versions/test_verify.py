@@ -85,6 +85,23 @@ def test_synced_repository(publisher: Publisher, tmp_path: Path) -> None:
     assert repogen.verify(tmp_path / "synced").findings == ()
 
 
+def test_versions_of_the_first_edition(publisher: Publisher, tmp_path: Path) -> None:
+    """Their manifests have no `lossy`, and they have no attestation; every command accepts them."""
+    for weights in (b"1", b"2"):
+        publisher.publish(weights=weights)
+    for path in publisher.repository.glob("m/*/manifest.json"):
+        document = json.loads(path.read_text())
+        del document["provenance"]["lossy"]
+        path.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n")
+        assert not (path.parent / "attestation.json").exists()
+    assert repogen.verify(publisher.repository).findings == ()
+    assert [file.path for file in repogen.diff("m", repository=publisher.repository).files] == ["model.onnx"]
+    assert repogen.rollback("m", repository=publisher.repository).after == (1,)
+    assert repogen.publish("m", 2, source=publisher.repository, target=tmp_path / "copy").versions[0].number == 1
+    assert repogen.verify(tmp_path / "copy").findings == ()
+    assert publisher.publish(weights=b"3") == 3
+
+
 def test_nothing_to_verify(tmp_path: Path) -> None:
     """A repository without models, and one that repogen did not build, do not pass."""
     with pytest.raises(SpecError, match="has no models"):
