@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -15,7 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
-from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
+from repogen.errors import ExitCode, InterruptedBuildError, OutputError, PublishError, RepogenError, SpecError
+from repogen.files import reason
 from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.reporting.output import write_json, write_text
 from repogen.spec.problems import suggestion
@@ -23,6 +25,11 @@ from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_MACHINE = frozenset({
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
+})  # fmt: skip
+"""Errors of the machine, which any operation can have: they are not bugs."""
 
 
 class _Repository(click.Path):
@@ -175,6 +182,8 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         _fail(InterruptedBuildError("interrupted; no partial output was left behind"), debug=debug, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - a bug of repogen, reported like any other error
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            _fail(_machine_error(error), debug=debug, as_json=as_json)
         bug = RepogenError(
             f"unexpected {type(error).__name__}: {error}",
             "this is a bug in repogen; please report it with the output of --debug",
@@ -202,6 +211,16 @@ def _require_working_directory() -> None:
             "change to a directory that exists",
             code="working-directory",
         ) from error
+
+
+def _machine_error(error: OSError) -> PublishError:
+    hints = {errno.EMFILE: "raise the limit: ulimit -n 4096", errno.ENFILE: "raise the limit: sysctl fs.file-max"}
+    return PublishError(
+        f"this machine does not have what the command needs: {reason(error)}",
+        hints.get(error.errno or 0, "free disk space or memory, or check the disk; then run the same command again"),
+        code="machine",
+        details=traceback.format_exc(),
+    )
 
 
 def _fail(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:

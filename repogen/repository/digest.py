@@ -8,7 +8,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from repogen.files import open_regular
+from repogen.files import open_regular, raise_if_exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,8 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 def _digest(remembered: Remembered | None, path: Path) -> str | None:
     try:
         return sha256_file(path, remembered)
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error)
         return None
 
 
