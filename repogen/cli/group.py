@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sys
 import traceback
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ _MACHINE = frozenset({
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
 })  # fmt: skip
 """Errors of the machine, which any operation can have: they are not bugs."""
+_MIN_OPEN_FILES = 32
 
 
 class _Repository(click.Path):
@@ -176,6 +178,7 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     try:
         with command_running():
             _require_working_directory()
+            _require_open_files()
             yield
     except RepogenError as error:
         _fail(error, debug=debug, as_json=as_json)
@@ -211,6 +214,13 @@ def _require_working_directory() -> None:
             "change to a directory that exists",
             code="working-directory",
         ) from error
+
+
+def _require_open_files() -> None:
+    """Require a limit of open files with which gRPC can start: it ends the process otherwise."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < _MIN_OPEN_FILES:
+        raise _machine_error(OSError(errno.EMFILE, f"a process may have only {limit} open files"))
 
 
 def _machine_error(error: OSError) -> PublishError:

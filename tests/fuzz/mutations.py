@@ -550,7 +550,7 @@ def database_mutator() -> Mutator:
                     _change_database(rng, database)
                 database.commit()
                 return database.serialize()
-            except (sqlite3.Error, OverflowError, UnicodeEncodeError, MemoryError, IndexError):
+            except (sqlite3.Error, OverflowError, UnicodeError, MemoryError, IndexError):
                 return by_bytes(rng, data, pool)
 
     return mutate

@@ -424,7 +424,7 @@ def _task(directory: Path) -> Read:
         (outputs / process.RESULT).write_bytes(path.read_bytes())
         result = read_result(outputs)
         if result.error is not None:
-            assert error_from_record(result.error).record.code == result.error.code
+            assert error_from_record(result.error).record.message == result.error.message
         if result.built is not None:
             built = _with_files(result.built, outputs)
             paths = [built.golden_dir, *built.companions.values()]

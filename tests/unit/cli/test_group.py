@@ -85,6 +85,15 @@ def test_errors_of_the_machine_are_not_bugs(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+def test_low_limit_of_open_files() -> None:
+    """Below it, gRPC ends the process with SIGABRT."""
+    command = f"ulimit -n 20; exec {sys.executable} -m repogen explain RG101"
+    run = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)  # noqa: S607 - the system's
+    assert (run.returncode, run.stdout) == (7, "")
+    assert "a process may have only 20 open files" in run.stderr
+    assert "ulimit -n 4096" in run.stderr
+
+
 @pytest.mark.parametrize("arguments", [["build"], ["history", "m", "--spec"]])
 def test_directory_as_a_spec_is_named(tmp_path: Path, arguments: list[str]) -> None:
     """With the file to pass instead."""
