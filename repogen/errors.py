@@ -186,9 +186,9 @@ class OutputError(RepogenError):
 
 
 class MachineError(RepogenError):
-    """The machine has no disk space, memory, processes or open files left (exit 2)."""
+    """The machine has no disk space, memory, processes or open files left (exit 7)."""
 
-    exit_code = ExitCode.SPEC
+    exit_code = ExitCode.PUBLISH
     default_code = "machine"
 
 
@@ -202,6 +202,11 @@ _EXHAUSTED = frozenset({
     errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS,
 })  # fmt: skip
 _NO_THREAD = "can't start new thread"
+_LIMITS = {
+    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), and run the same command again",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+    errno.ENFILE: "raise the limit of open files: sysctl fs.file-max",
+}
 
 
 @contextmanager
@@ -224,7 +229,9 @@ def machine_errors() -> Iterator[None]:
             raise
         raise MachineError(
             f"this machine cannot continue: {problem}",
-            "free disk space or memory, or raise the limits of the process (`ulimit -a`), and run the command again",
+            _LIMITS.get(
+                getattr(error, "errno", None) or 0, "free disk space or memory, and run the same command again"
+            ),
             details=traceback.format_exc(),
         ) from error
 

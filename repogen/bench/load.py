@@ -140,12 +140,12 @@ def parse_result(text: str, log: str) -> Sample:
     Raises:
         BenchError: It has no measurement.
     """
-    rows = list(csv.DictReader(text.splitlines()))
     count = _COUNT.search(log)
     try:
+        rows = list(csv.DictReader(text.splitlines()))
         p50, p95, p99 = (float(rows[-1][f"p{n} latency"]) / 1e3 for n in (50, 95, 99))
         return Sample(p50, p95, p99, float(rows[-1]["Inferences/Second"]), int(count["count"]) if count else 0)
-    except (IndexError, KeyError, ValueError, TypeError) as error:
+    except (csv.Error, IndexError, KeyError, ValueError, TypeError) as error:
         raise _failure(log) from error
 
 

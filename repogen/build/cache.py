@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 from pydantic import TypeAdapter, ValidationError
 
-from repogen.files import foreign_reason
+from repogen.files import foreign_reason, is_plain_name
 from repogen.repository.digest import sha256_file
 from repogen.repository.filesystem import make_directory
 
@@ -174,7 +174,7 @@ def _read(directory: Path) -> Entry | None:
         entry = _ENTRY.validate_json(content)
     except (OSError, ValidationError):
         return None
-    if any(Path(name).name != name or name == _ENTRY_FILE for name in entry.files):
+    if any(not is_plain_name(name) or name == _ENTRY_FILE for name in entry.files):
         return None
     return Entry(entry.document, entry.files, directory)
 

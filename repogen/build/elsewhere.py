@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from dataclasses import replace
@@ -16,10 +17,10 @@ from repogen.build.fingerprint import input_files
 from repogen.build.order import FETCHED, ORDER, ORDER_FILE, REPOSITORY, RESULT, Order, Result, build_environment
 from repogen.build.user_packages import with_local_paths
 from repogen.build.verified import with_paths
-from repogen.errors import SpecError, error_from_record
+from repogen.errors import SpecError, error_from_record, first_line
 from repogen.executors import process
-from repogen.executors.interface import Task, TaskLostError
-from repogen.files import is_inside
+from repogen.executors.interface import Task, TaskLostError, unusable_file
+from repogen.files import is_inside, read_bytes
 from repogen.repository.layout import model_dir
 from repogen.worker.job import Outcome
 
@@ -55,7 +56,7 @@ def build_elsewhere(
         diagnostics = replace(result.diagnostics, seconds={**result.diagnostics.seconds, **result.seconds})
         if result.built is not None:
             code = with_local_paths(result.built.imported, session.packages, session.spec.root)
-            return Outcome(diagnostics, with_paths(replace(result.built, imported=code), task.outputs))
+            return Outcome(diagnostics, _with_files(replace(result.built, imported=code), task.outputs))
         if result.error is None:
             raise TaskLostError("the task returned neither a model nor an error")
         return Outcome(diagnostics, error_from_record(result.error))
@@ -122,9 +123,29 @@ def _read(outputs: Path) -> Result:
     Raises:
         TaskLostError: There is none.
     """
+    path = outputs / process.RESULT
     try:
-        return RESULT.validate_json((outputs / process.RESULT).read_bytes())
+        content = read_bytes(path)
+        path.unlink()  # the other files are the model's
+        if b"\\u0000" in content:  # JSON's only form of a character that no name of a file or a tensor has
+            raise TaskLostError("the result of the task cannot be read: it contains a NUL character")
+        return RESULT.validate_json(content)
     except (OSError, ValidationError) as error:
-        raise TaskLostError(f"the result of the task cannot be read: {error}") from error
-    finally:
-        (outputs / process.RESULT).unlink(missing_ok=True)  # the other files are the model's
+        raise TaskLostError(f"the result of the task cannot be read: {first_line(error)}") from error
+
+
+def _with_files(built: BuiltModel, outputs: Path) -> BuiltModel:
+    """Return a model with the paths of its files.
+
+    Raises:
+        TaskLostError: A file is missing.
+        SpecError: A file cannot be one of the model.
+    """
+    try:
+        return with_paths(built, outputs)
+    except FileNotFoundError as error:
+        raise TaskLostError(f"the task did not return the file {error.filename!r}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise unusable_file(str(error.filename), f"which is {error.strerror}") from error

@@ -19,11 +19,9 @@ import importlib.metadata
 import re
 import shutil
 import sys
-import zlib
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NamedTuple
-from zipfile import BadZipFile, ZipFile
 
 from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
@@ -32,6 +30,8 @@ from packaging.version import InvalidVersion, Version
 
 from repogen.artifacts.file_names import PACKAGES_DIRECTORY, PACKED_CODE_FILE, PYTHON_FILE
 from repogen.errors import SourceError
+from repogen.files.archive import open_archive
+from repogen.files.content import ContentError
 from repogen.files.tree import walk
 from repogen.repository.digest import sha256_file
 from repogen.serving import wheels
@@ -219,15 +219,14 @@ def _read_wheel(path: Path) -> _Wheel:
     """Return what a wheel's name and metadata state."""
     try:
         name, version, _, _ = parse_wheel_filename(path.name)
-        with ZipFile(path) as archive:
-            member = next(each for each in archive.infolist() if each.filename.endswith(".dist-info/METADATA"))
-            if member.file_size > _MAX_METADATA:
-                raise _error(f"{path.name} has {member.file_size} bytes of metadata")
-            text = archive.read(member).decode("utf-8", errors="replace")
+        with open_archive(path) as archive:
+            member = next(each for each in archive.names if each.endswith(".dist-info/METADATA"))
+            text = archive.read(member, _MAX_METADATA).decode("utf-8", errors="replace")
         requires = tuple(map(Requirement, HeaderParser().parsestr(text).get_all("Requires-Dist") or ()))
-    # RuntimeError and its NotImplementedError: encrypted, or an unknown compression
-    except (InvalidWheelFilename, InvalidRequirement, BadZipFile, StopIteration, RuntimeError, zlib.error) as error:
-        raise _error(f"{path.name} is not a valid wheel: {error}") from error
+    except ContentError as error:
+        raise _error(f"{path.name} is not a valid wheel: it {error}") from error
+    except (InvalidWheelFilename, InvalidRequirement, StopIteration, RecursionError) as error:
+        raise _error(f"{path.name} is not a valid wheel: {str(error) or 'it has no metadata'}") from error
     return _Wheel(path, name, str(version), sha256_file(path), requires)
 
 
@@ -260,7 +259,7 @@ def _dependencies(wheel: _Wheel, extras: frozenset[str], environment: Mapping[st
         try:
             is_required = dependency.marker is None or any(map(dependency.marker.evaluate, environments))
         except (ValueError, KeyError) as error:  # it compares what cannot be compared
-            raise _error(f"{wheel.path.name} has the condition {dependency.marker}, which has no value") from error
+            raise _error(f"{wheel.path.name} has a requirement that cannot be evaluated: {dependency}") from error
         if is_required:
             yield dependency
 

@@ -8,8 +8,11 @@ shapes, and returns the golden outputs there.
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
 import shutil
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +25,9 @@ from repogen.artifacts.steps import PythonArtifact
 from repogen.build.cache import digest
 from repogen.build.fingerprint import SPEC_PART, block_digest, fingerprint, imports_changed
 from repogen.errors import RepogenError
+from repogen.files import is_plain_name
 from repogen.plugins import is_built_in
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.spec.models import ResourcesSpec
 from repogen.targets import target_of
 from repogen.triton_config.rules.target import target_findings
@@ -116,7 +121,11 @@ def load_verified(
         batch = _batch_of(document, model.triton.max_batch_size)
         if batch is None or not cache.copy(entry, directory):
             continue
-        built = replace(with_paths(document.built, directory), batch=batch)
+        try:
+            built = replace(with_paths(document.built, directory), batch=batch)
+        except OSError:
+            shutil.rmtree(directory)
+            continue
         notes = (*document.diagnostics.notes, NOTE)
         if document.release != spec.release:
             if not _meets(built, document.release, spec.release, threads):
@@ -208,7 +217,7 @@ def _document(entry: Entry) -> _Document | None:
 
 def files_of(built: BuiltModel) -> dict[str, Path]:
     """Return the files of a model by their names in an entry."""
-    files = {f"{_GOLDEN}{path.name}": path for path in sorted(built.golden_dir.iterdir()) if path.is_file()}
+    files = {f"{_GOLDEN}{name}": built.golden_dir / name for name in (GOLDEN_JSON, GOLDEN_NPZ)}
     files |= {f"{_COMPANION}{index}": path for index, path in enumerate(built.companions.values())}
     artifact = built.artifact
     if isinstance(artifact, OnnxArtifact | PythonArtifact):
@@ -227,14 +236,33 @@ def _relocated(built: BuiltModel, directory: Path) -> BuiltModel:
     artifact = built.artifact
     if isinstance(artifact, OnnxArtifact | PythonArtifact):
         artifact = replace(artifact, path=directory / artifact.path.name)
+    if isinstance(artifact, PythonArtifact):
+        artifact = replace(artifact, packed=None)  # packages are added when the model is staged
     companions = {name: directory / f"{_COMPANION}{index}" for index, name in enumerate(built.companions)}
     return replace(built, artifact=artifact, golden_dir=directory, companions=companions)
 
 
 def with_paths(built: BuiltModel, directory: Path) -> BuiltModel:
-    """Return a model with the paths of its files in a directory; files get back the names that they had."""
-    for path in sorted(directory.iterdir()):
-        for prefix in (_ARTIFACT, _GOLDEN):
-            if path.name.startswith(prefix):
-                path.rename(directory / path.name.removeprefix(prefix))
-    return _relocated(built, directory)
+    """Return a model with the paths of its files in a directory; files get back the names that they had.
+
+    Raises:
+        FileNotFoundError: A file of the model is missing.
+        OSError: It is not a regular file, or has no name of its own, or two have the same one.
+    """
+    names = {path.name: _own_name(path.name) for path in directory.iterdir()}
+    for name, own in names.items():
+        others = [other for other in names if other != name and own in {other, names[other]}]
+        if others or not is_plain_name(own) or not stat.S_ISREG((directory / name).lstat().st_mode):
+            raise OSError(errno.EINVAL, "not a regular file with a name of its own", name)
+    for name, own in names.items():
+        (directory / name).rename(directory / own)
+    relocated = _relocated(built, directory)
+    for path in files_of(relocated).values():
+        if path.name not in names.values():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path.name)
+    return relocated
+
+
+def _own_name(name: str) -> str:
+    prefix = next((prefix for prefix in (_ARTIFACT, _GOLDEN) if name.startswith(prefix)), "")
+    return name.removeprefix(prefix)

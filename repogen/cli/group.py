@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import sys
 import traceback
 from contextlib import contextmanager, suppress
@@ -15,7 +17,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
-from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError, machine_errors
+from repogen.errors import (
+    ExitCode,
+    InterruptedBuildError,
+    OutputError,
+    RepogenError,
+    SpecError,
+    machine_errors,
+)
 from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.reporting.output import write_json, write_text
 from repogen.spec.problems import suggestion
@@ -23,6 +32,8 @@ from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_MIN_OPEN_FILES = 32
 
 
 class _Repository(click.Path):
@@ -170,6 +181,7 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     try:
         with command_running(), machine_errors():
             _require_working_directory()
+            _require_open_files()
             yield
     except RepogenError as error:
         _fail(error, debug=debug, as_json=as_json)
@@ -203,6 +215,13 @@ def _require_working_directory() -> None:
             "change to a directory that exists",
             code="working-directory",
         ) from error
+
+
+def _require_open_files() -> None:
+    """Require a limit of open files with which gRPC can start: it ends the process otherwise."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < _MIN_OPEN_FILES:
+        raise OSError(errno.EMFILE, f"a process may have only {limit} open files")
 
 
 def _fail(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:

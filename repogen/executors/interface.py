@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from repogen.errors import ExportError
+from repogen.errors import ExportError, SpecError
 
 if TYPE_CHECKING:
     import threading
@@ -60,6 +60,15 @@ class TaskLostError(ExportError):
     """The machine of a task, or the process of the task, ended before the result arrived (exit 3)."""
 
     default_code = "executor.lost"
+
+
+def unusable_file(name: str, why: str) -> SpecError:
+    """Return the error that a machine returned a file which is not part of the result of a task."""
+    return SpecError(
+        f"a machine returned a file named {name[:200]!r}, {why}",
+        "check which code runs on the machine, and the executor",
+        code="executor.file",
+    )
 
 
 class RunningExecutor(Protocol):

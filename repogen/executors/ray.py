@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, SpecError, first_line
-from repogen.executors.interface import TaskLostError
+from repogen.executors.interface import TaskLostError, unusable_file
 from repogen.executors.process import run_task
+from repogen.files import exists, is_plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ _CONNECT = (
     "run `ray status` on a node; if the cluster requires a token, as it does where `ray start` finds one, set "
     "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 )
+_END = ("end", "")
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # An ignored file, such as weights, is needed as well.
@@ -161,7 +163,7 @@ class Cluster:
             for path in files
         ]
 
-    def _received(self, results: ObjectRefGenerator, cancelled: threading.Event) -> Iterator[tuple[str, Any]]:
+    def _received(self, results: ObjectRefGenerator, cancelled: threading.Event) -> Iterator[object]:
         """Yield what a task sends until its end.
 
         Raises:
@@ -175,32 +177,38 @@ class Cluster:
             if not ready:
                 continue
             try:
-                kind, value = self._ray.get(next(results))
+                item = self._ray.get(next(results))
             except StopIteration:
                 raise _EndedError("it ended without a result") from None
-            if kind == "end":
+            if item == _END:
                 return
-            yield kind, value
+            yield item
 
 
-def _receive(items: Iterator[tuple[str, Any]], outputs: Path, progress: Callable[[str], None]) -> None:
-    """Report the steps that a task sends, and write its files."""
-    target = outputs
-    for kind, value in items:
-        match kind:
-            case "step":
-                progress(value)
-            case "failed":
-                message, hint, details = value
+def _receive(items: Iterator[object], outputs: Path, progress: Callable[[str], None]) -> None:
+    """Report the steps that a task sends, and write its files.
+
+    Raises:
+        TaskLostError: The process of the task ended.
+        SpecError: A node sent something else.
+    """
+    target = None
+    for item in items:
+        match item:
+            case ("step", str(step)):
+                progress(step)
+            case ("failed", (str(message), str(hint), str(details))):
                 raise TaskLostError(message, hint, details=details)
-            case "file":
-                if Path(value).name != value:
-                    raise SpecError(f"a node sent a file with the invalid name {value!r}", code="executor.file")
-                target = outputs / value
+            case ("file", str(name)):
+                target = outputs / name
+                if not is_plain_name(name) or exists(target):
+                    raise unusable_file(name, "which is not a plain name, or is the name of another file")
                 target.touch()
-            case _:
+            case ("data", bytes(chunk)) if target is not None:
                 with target.open("ab") as stream:
-                    stream.write(value)
+                    stream.write(chunk)
+            case _:
+                raise SpecError("a node sent something that is not the result of a task", code="executor.file")
 
 
 class _EndedError(Exception):
@@ -231,7 +239,7 @@ def _run_on_node(files: list[tuple[str, list[Any]]]) -> Iterator[tuple[str, obje
             yield "file", path.name
             for chunk in _chunks(path):
                 yield "data", chunk
-        yield "end", ""
+        yield _END
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -17,7 +17,9 @@ from repogen.files.paths import (
     is_directory,
     is_file,
     is_inside,
+    is_plain_name,
     is_private_hard_link,
+    raise_if_exhausted,
     reason,
     require_inside,
 )
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "exists", "foreign_reason", "is_directory", "is_file", "is_inside",
-    "is_private_hard_link", "open_regular", "read_bytes", "read_text", "reason", "require_allocated", "require_inside",
+    "is_plain_name", "is_private_hard_link", "open_regular", "raise_if_exhausted", "read_bytes", "read_text", "reason",
+    "require_allocated", "require_inside",
 ]  # fmt: skip
 
 MAX_GRAPH_BYTES = 2**31

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_MAX_NAME_BYTES = 255
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
 
 def reason(error: OSError) -> str:
     """Return what failed, and the file if the error has one: those of shutil, and of a full disk, may have none.
@@ -22,6 +25,15 @@ def reason(error: OSError) -> str:
     ('No space left on device (model.onnx)', 'not a regular file')
     """
     return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+
+
+def raise_if_exhausted(error: OSError) -> None:
+    """Raise an error again that concerns the process, and not the file: it has too many open files, or no memory.
+
+    A file that cannot be opened for such a reason is not missing, unreadable or damaged.
+    """
+    if error.errno in _EXHAUSTED:
+        raise error
 
 
 def exists(path: Path) -> bool:
@@ -37,6 +49,19 @@ def is_file(path: Path) -> bool:
 def is_directory(path: Path) -> bool:
     """Return whether a path leads to a directory; False where that can't be determined."""
     return os.path.isdir(path)  # noqa: PTH112 - as above
+
+
+def is_plain_name(name: str) -> bool:
+    r"""Return whether text is the name of a file in any directory.
+
+    >>> [is_plain_name(name) for name in ("model.onnx", "", "..", "a/b", "a\0b", "\ud800", "a" * 256)]
+    [True, False, False, False, False, False, False]
+    """
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return False
+    return name not in {"", ".", ".."} and not {"/", "\0"} & set(name) and len(encoded) <= _MAX_NAME_BYTES
 
 
 def is_inside(path: Path, directory: Path) -> bool:

@@ -7,16 +7,25 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from repogen.files.paths import raise_if_exhausted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-def walk(directory: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+def walk(directory: Path, *, strict: bool = False) -> Iterator[tuple[Path, list[str], list[str]]]:
     """Yield each directory of a tree, with the sorted names of its directories and of its other entries.
 
-    Links are not followed; a link to a directory is among the directories, as in ``os.walk``. A directory that cannot
-    be read, or whose path is too long, is left out. ``os.walk`` is recursive before Python 3.12.
+    Links are not followed; a link to a directory is among the directories, as in ``os.walk``, which is recursive before
+    Python 3.12.
+
+    Args:
+        directory: Root of the tree.
+        strict: Whether a directory that cannot be read is an error; it is left out otherwise.
+
+    Raises:
+        OSError: A directory cannot be read; without ``strict``, only because of too many open files, or no memory.
     """
     queue = [directory]
     while queue:
@@ -24,7 +33,10 @@ def walk(directory: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
         try:
             with os.scandir(parent) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
+        except OSError as error:
+            raise_if_exhausted(error)
+            if strict:
+                raise
             continue
         folders = [entry.name for entry in listed if _is_directory(entry, follow=True)]
         names = set(folders)

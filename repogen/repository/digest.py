@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from repogen.files import open_regular, require_allocated
+from repogen.files import open_regular, raise_if_exhausted, require_allocated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,7 +87,8 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 def _digest(remembered: Remembered | None, path: Path) -> str | None:
     try:
         return sha256_file(path, remembered)
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error)
         return None
 
 

@@ -123,7 +123,7 @@ def make_readable_and_sync(directory: Path) -> None:
 
 def _tree(directory: Path) -> Iterator[Path]:
     """Yield the files and directories of a tree, leaves first, except for symlinks."""
-    for parent, _, names in reversed(list(walk(directory))):
+    for parent, _, names in reversed(list(walk(directory, strict=True))):
         for path in (*(parent / name for name in names), parent):
             if not path.is_symlink():
                 yield path

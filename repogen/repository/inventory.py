@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
-from repogen.files import exists, is_directory, reason
+from repogen.files import exists, is_directory, raise_if_exhausted, reason
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.repository.hold import held_version
@@ -106,6 +106,7 @@ def _served(directory: Path, numbers: list[int]) -> tuple[tuple[int, ...], int |
     except RepogenError as error:
         return (), None, error.message
     except OSError as error:
+        raise_if_exhausted(error)
         return (), None, f"{CONFIG_FILE} cannot be read: {error.strerror}"
     return served_versions(parsed, numbers), held_version(config), ""
 
@@ -135,6 +136,7 @@ def _manifest(path: Path) -> tuple[Manifest | None, str]:
     except RepogenError as error:
         return None, error.message
     except OSError as error:
+        raise_if_exhausted(error)
         return None, f"{MANIFEST_FILE} cannot be read: {reason(error)}"
 
 

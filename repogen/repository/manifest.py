@@ -23,6 +23,7 @@ from repogen.artifacts.file_names import (
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
+from repogen.files import raise_if_exhausted
 from repogen.repository.decode import (
     INT64_MAX,
     SCHEMA,
@@ -168,6 +169,7 @@ def damaged_files(version_dir: Path, manifest: Manifest, remembered: Remembered 
     try:
         modules = [name for name in unlisted_files(version_dir, manifest) if may_be_imported(name, manifest)]
     except OSError as error:
+        raise_if_exhausted(error)
         return (*damage, f"the directory cannot be read: {error.strerror}")
     return (*damage, *(f"{name} is not listed in the manifest, and {PYTHON_FILE} could import it" for name in modules))
 

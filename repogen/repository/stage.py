@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import Artifact, FileRecord, OnnxArtifact
@@ -22,7 +21,7 @@ from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
-from repogen.files import is_inside
+from repogen.files import is_inside, is_plain_name
 from repogen.files.tree import remove_tree, walk
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import make_readable
@@ -128,9 +127,9 @@ def require_step(directory: Path) -> None:
 
 
 def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
-    if conflicts := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
+    if conflicts := [name for name in companions if name in RESERVED_FILES or not is_plain_name(name)]:
         raise PublishError(
-            f"cannot be staged: a companion file is named {conflicts[0]!r}, which is reserved or contains a directory",
+            f"cannot be staged: a companion file is named {conflicts[0]!r}, which is reserved or not a plain name",
             "rename it",
             code="stage.companion-name",
         )
@@ -160,7 +159,7 @@ def _model_files(artifact: Artifact) -> dict[str, Path]:
 
 
 def _files_below(directory: Path) -> dict[str, Path]:
-    files = (folder / name for folder, _, names in walk(directory) for name in names)
+    files = (folder / name for folder, _, names in walk(directory, strict=True) for name in names)
     return {path.relative_to(directory).as_posix(): path for path in files}
 
 

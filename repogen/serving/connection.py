@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from repogen.artifacts.serving import Credentials
 
 MAX_MESSAGE_BYTES = 2**31 - 1
-"""The limit of gRPC, for tensors."""
-_MAX_RESPONSE_BYTES = 2**22
+"""The limit of gRPC."""
+MAX_RESPONSE_BYTES = 2**22
+"""Limit of a response without large tensors."""
 _MAX_PEM_BYTES = 2**20
 _LOCAL = ("127.", "localhost:", "[::1]", "unix:")
 
@@ -37,7 +38,7 @@ class _Headers(InferenceServerClientPlugin):  # type: ignore[misc] # tritonclien
 
 
 def open_client(
-    address: str, credentials: Credentials = NO_CREDENTIALS, max_bytes: int = _MAX_RESPONSE_BYTES
+    address: str, credentials: Credentials = NO_CREDENTIALS, max_bytes: int = MAX_RESPONSE_BYTES
 ) -> InferenceServerClient:
     """Return a client, which connects with the first request.
 

@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter
 
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
+from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving import control
 from repogen.serving.environment import without_secrets
 from repogen.serving.interface import ServerOptions
@@ -484,12 +485,15 @@ def server_metadata(address: str) -> dict[str, str]:
     """Return ``name`` and ``version`` of the server at an HTTP address; empty when no server responds."""
     scheme, _, path = address.partition(":")
     connection = (
-        UnixConnection(path) if scheme == "unix" else http.client.HTTPConnection(address, timeout=_METADATA_SECONDS)
+        limited(UnixConnection)(path)
+        if scheme == "unix"
+        else limited(http.client.HTTPConnection)(address, timeout=_METADATA_SECONDS)
     )
     try:
-        connection.request("GET", "/v2")
-        document = _METADATA.validate_json(connection.getresponse().read(_MAX_METADATA_BYTES))
-    except (OSError, http.client.HTTPException, ValueError):
+        with response_limits(_MAX_METADATA_BYTES, _METADATA_SECONDS):
+            connection.request("GET", "/v2")
+            document = _METADATA.validate_json(connection.getresponse().read(_MAX_METADATA_BYTES))
+    except (OSError, http.client.HTTPException, ResponseError, ValueError):
         return {}
     finally:
         connection.close()

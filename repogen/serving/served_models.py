@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
+from repogen.responses import ResponseError, limited, response_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,13 +90,14 @@ def _served(address: str, name: str, reason: str) -> ServedModel:
 
 def _metadata(address: str, name: str) -> _Metadata | None:
     """Return the metadata of a model; None if it is not ready."""
-    connection = http.client.HTTPConnection(address, timeout=_SECONDS)
+    connection = limited(http.client.HTTPConnection)(address, timeout=_SECONDS)
     try:
-        connection.request("GET", f"/v2/models/{quote(name, safe='')}")
-        response = connection.getresponse()
-        body = response.read(_MAX_BYTES)
+        with response_limits(_MAX_BYTES, _SECONDS):
+            connection.request("GET", f"/v2/models/{quote(name, safe='')}")
+            response = connection.getresponse()
+            body = response.read(_MAX_BYTES)
         return _METADATA.validate_json(body) if response.status == http.HTTPStatus.OK else None
-    except (OSError, http.client.HTTPException, ValidationError):
+    except (OSError, http.client.HTTPException, ResponseError, ValidationError):
         return None
     finally:
         connection.close()

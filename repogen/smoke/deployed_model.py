@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from repogen.smoke.preparation import PreparedModel
     from repogen.triton_config.text.view import TensorView
 
+_MIN_RESPONSE_BYTES = 2**20
+
 
 @dataclass(frozen=True)
 class WireCase:
@@ -137,9 +139,17 @@ class DeployedModel:
         declared = {tensor.name for tensor in self.config.input}
         return [WireTensor(name, self.dtypes[name], array) for name, array in inputs.items() if name in declared]
 
+    def response_limit(self, inputs: Sequence[WireTensor]) -> int:
+        """Return how many bytes the response to a request may have: twice the expected outputs, and room for names.
+
+        Strings, and dims that depend on values, may be larger than in the golden cases.
+        """
+        rows = max((len(tensor.array) for tensor in inputs), default=1) if self.max_batch_size > 0 else 1
+        return 2 * max(rows, 1) * max(case.output_row_bytes for case in self.cases) + _MIN_RESPONSE_BYTES
+
     def infer(self, inputs: Sequence[WireTensor], position: SequencePosition | None = None) -> Arrays:
         """Send one request and return the outputs by name, in their shapes on the wire."""
-        return self.client.infer(self.name, self.version, inputs, position)
+        return self.client.infer(self.name, self.version, inputs, position, self.response_limit(inputs))
 
     def infer_row(self, inputs: Sequence[WireTensor]) -> Arrays:
         """Send one request, as a sequence by itself where the model requires sequences."""
@@ -148,7 +158,8 @@ class DeployedModel:
     def burst(self, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
         """Send requests at once, each as a sequence by itself where the model requires sequences."""
         positions = [single_request() for _ in requests] if self.in_sequences else []
-        return self.client.burst(self.name, self.version, requests, positions)
+        limit = max(map(self.response_limit, requests), default=0)
+        return self.client.burst(self.name, self.version, requests, positions, limit)
 
     def compare(self, case: WireCase, outputs: Arrays) -> Comparison:
         """Compare outputs with a case's, and their shapes with the config's dims.

@@ -15,13 +15,13 @@ from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from repogen.artifacts.serving import NO_CREDENTIALS
-from repogen.serving.connection import MAX_MESSAGE_BYTES, open_client
+from repogen.serving.connection import MAX_MESSAGE_BYTES, MAX_RESPONSE_BYTES, open_client
 from repogen.smoke.inference import Counts, IndexEntry, ModelMetadata, NoResponseError, RefusedError, TensorMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tritonclient.grpc import InferResult
+    from tritonclient.grpc import InferenceServerClient, InferResult
     from tritonclient.grpc.model_config_pb2 import ModelConfig
     from tritonclient.grpc.service_pb2 import ModelMetadataResponse
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from repogen.smoke.inference import Limits, SequencePosition, WireTensor
 
 _PROBE_SECONDS = 10.0
+_TOO_LARGE = "Received message larger than max"
+"""gRPC's message; it names the side that received the message."""
 _CONNECTION_ERRORS = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 
 
@@ -44,8 +46,9 @@ class GrpcClient:
         credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
         """Create the client; it connects to ``host:port`` or ``unix:PATH`` with the first request."""
-        self._client = open_client(address, credentials)
-        self._tensors = open_client(address, credentials, MAX_MESSAGE_BYTES)
+        self._open = partial(open_client, address, credentials)
+        self._client = self._open()
+        self._tensor_clients = {MAX_RESPONSE_BYTES: self._client}
         self._limits = limits
         self._control = None if control is None else control.grpc
 
@@ -55,8 +58,8 @@ class GrpcClient:
 
     def __exit__(self, *_: object) -> None:
         """Close the connection."""
-        self._client.close()
-        self._tensors.close()
+        for client in self._tensor_clients.values():
+            client.close()
 
     def live(self) -> bool:
         """Return whether the server responds."""
@@ -92,12 +95,17 @@ class GrpcClient:
         return Counts(sum(s.inference_count for s in stats), sum(s.execution_count for s in stats))
 
     def infer(
-        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+        self,
+        model: str,
+        version: int,
+        inputs: Sequence[WireTensor],
+        position: SequencePosition | None = None,
+        max_bytes: int | None = None,
     ) -> Arrays:
-        """Return the outputs by name, in their shapes on the wire."""
+        """Return the outputs by name, in their shapes on the wire; see ``InferenceClient.infer``."""
         seconds = self._limits.request_seconds
         with self._translated_errors():
-            result = self._tensors.infer(
+            result = self._tensor_client(max_bytes).infer(
                 model, _infer_inputs(inputs), str(version), client_timeout=seconds, **_sequence_options(position)
             )
         return _outputs(result)
@@ -108,13 +116,14 @@ class GrpcClient:
         version: int,
         requests: Sequence[Sequence[WireTensor]],
         positions: Sequence[SequencePosition] = (),
+        max_bytes: int | None = None,
     ) -> list[Arrays]:
         """Send all requests at once; return their outputs in the order of the requests."""
         prepared = [_infer_inputs(inputs) for inputs in requests]
-        collector = _BurstCollector(len(prepared))
+        collector, client = _BurstCollector(len(prepared)), self._tensor_client(max_bytes)
         with self._translated_errors():
             for index, inputs in enumerate(prepared):
-                self._tensors.async_infer(
+                client.async_infer(
                     model,
                     inputs,
                     partial(collector.put, index),
@@ -162,6 +171,15 @@ class GrpcClient:
         with self._translated_errors():
             return bool(self._client.is_server_ready(client_timeout=_PROBE_SECONDS))
 
+    def _tensor_client(self, max_bytes: int | None) -> InferenceServerClient:
+        """Return a connection for responses of a size; the limit is a power of two, so that there are few of them."""
+        limit = MAX_MESSAGE_BYTES
+        if max_bytes is not None:
+            limit = min(max(2 ** (max_bytes - 1).bit_length(), MAX_RESPONSE_BYTES), MAX_MESSAGE_BYTES)
+        if limit not in self._tensor_clients:
+            self._tensor_clients[limit] = self._open(limit)
+        return self._tensor_clients[limit]
+
     def _is_loaded(self, model: str) -> bool:
         return any(entry.name == model and entry.state in {"READY", "LOADING", "UNLOADING"} for entry in self.index())
 
@@ -174,6 +192,8 @@ class GrpcClient:
             status, message = _status(error), str(error.message() or "").strip()
             if status == "DEADLINE_EXCEEDED" or (status in _CONNECTION_ERRORS and not self.live()):
                 raise NoResponseError(f"{status}: {message}") from error
+            if _TOO_LARGE in message and "SERVER" not in message:
+                message = f"the response is larger than what is expected: {message}"
             raise RefusedError(status, message) from error
 
 

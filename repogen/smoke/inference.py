@@ -158,9 +158,22 @@ class InferenceClient(Protocol):
         """Return the statistics of the version."""
 
     def infer(
-        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+        self,
+        model: str,
+        version: int,
+        inputs: Sequence[WireTensor],
+        position: SequencePosition | None = None,
+        max_bytes: int | None = None,
     ) -> Arrays:
-        """Return the outputs by name, in their shapes on the wire."""
+        """Return the outputs by name, in their shapes on the wire.
+
+        Args:
+            model: Name on the server.
+            version: Version number on the server.
+            inputs: The request.
+            position: Its position in a sequence; None outside of sequences.
+            max_bytes: How large the response may be, rounded up to a power of two; None for the limit of the protocol.
+        """
 
     def burst(
         self,
@@ -168,8 +181,9 @@ class InferenceClient(Protocol):
         version: int,
         requests: Sequence[Sequence[WireTensor]],
         positions: Sequence[SequencePosition] = (),
+        max_bytes: int | None = None,
     ) -> list[Arrays]:
-        """Send all requests at once; return their outputs in the order of the requests."""
+        """Send all requests at once; return their outputs in the order of the requests; see ``infer``."""
 
     def load(self, model: str, config: str | None, files: Mapping[str, bytes]) -> None:
         """Load a model.

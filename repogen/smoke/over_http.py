@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import struct
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ import numpy as np
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor, triton_to_np_dtype
 
 from repogen.artifacts.serving import SmokeCheck
-from repogen.files import MAX_GRAPH_BYTES
+from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving.process import UnixConnection
 from repogen.smoke.deployed_model import DeployedModel
 from repogen.smoke.inference import NoResponseError, RefusedError
@@ -34,7 +34,6 @@ _CHECK = "golden over HTTP"
 _SECONDS = 120.0
 _HEADER_LENGTH = "Inference-Header-Content-Length"
 _OK = 200
-_BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,18 @@ class ModelOverHttp(DeployedModel):
         headers = {_HEADER_LENGTH: str(len(header)), "Content-Type": "application/octet-stream"}
         scheme, _, path = self.address.partition(":")
         connection = (
-            UnixConnection(path, _SECONDS)
+            limited(UnixConnection)(path, _SECONDS)
             if scheme == "unix"
-            else http.client.HTTPConnection(self.address, timeout=_SECONDS)
+            else limited(http.client.HTTPConnection)(self.address, timeout=_SECONDS)
         )
         url = f"/v2/models/{quote(self.name, safe='')}/versions/{self.version}/infer"
         try:
-            connection.request("POST", url, header + body, headers)
-            response = connection.getresponse()
-            content = _read(response)
-        except (OSError, http.client.HTTPException) as error:
+            with response_limits(self.response_limit(inputs), _SECONDS, math.inf):
+                connection.request("POST", url, header + body, headers)
+                response = connection.getresponse()
+            with response:
+                content = response.read()
+        except (OSError, http.client.HTTPException, ResponseError) as error:
             raise NoResponseError(f"HTTP: {error}") from error
         finally:
             connection.close()
@@ -124,25 +125,6 @@ def decode_response(content: bytes, header_length: str | None) -> Arrays:
     except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError, struct.error) as error:
         raise RefusedError("INVALID_ANSWER", f"the response over HTTP cannot be read: {error}") from error
     return arrays
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    """Return the body of a response, which may have any size and arrive at any speed.
-
-    Raises:
-        NoResponseError: It is larger than 2 GiB, or takes too long.
-    """
-    deadline, blocks, size = time.monotonic() + _SECONDS, list[bytes](), 0
-    while block := response.read1(_BLOCK):
-        blocks.append(block)
-        size += len(block)
-        if size > MAX_GRAPH_BYTES:
-            raise NoResponseError(f"HTTP: the response is larger than {MAX_GRAPH_BYTES} bytes")
-        if time.monotonic() > deadline:
-            raise NoResponseError(f"HTTP: the response was not complete after {_SECONDS:g} s")
-    if response.length:  # read1 does not detect that the connection was closed too early
-        raise NoResponseError("HTTP: the response is truncated")
-    return b"".join(blocks)
 
 
 def _to_bytes(tensor: WireTensor) -> bytes:

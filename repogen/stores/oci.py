@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import ipaddress
 import json
 import logging
 import re
 import tarfile
-import time
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,9 +32,11 @@ from urllib.parse import urlencode, urljoin
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from repogen.errors import PublishError, RepogenError, SpecError, first_line
+from repogen.files import is_plain_name
 from repogen.repository.archive import write_tar
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import models_of
+from repogen.responses import ResponseError, limited_adapter, response_limits
 from repogen.stores.fsspec_store import missing_extra
 from repogen.stores.interface import MAX_OBJECTS
 
@@ -65,6 +65,7 @@ _BLOCK = 2**20
 _GZIP = b"\x1f\x8b"
 _SECONDS = 60.0
 _TRIES = 3
+_TEMPORARY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
 # gzip cannot compress by more than a factor of 1032; models, which hardly compress, are far below this one
 _MAX_EXPANSION = 16
 _MAX_SMALL_LAYER_BYTES = 2**30
@@ -317,8 +318,7 @@ def _copy(stream: IO[bytes], member: tarfile.TarInfo, file: IO[bytes]) -> None:
 
 
 def _is_plain(part: str) -> bool:
-    # .wh. marks a file that a layer deletes
-    return part not in {"", ".", ".."} and "\0" not in part and "/" not in part and not part.startswith(".wh.")
+    return is_plain_name(part) and not part.startswith(".wh.")  # which marks a file that a layer deletes
 
 
 def _malformed(image: Reference, problem: str) -> PublishError:
@@ -353,10 +353,18 @@ class Registry:
 
         logging.getLogger("oras.logger").setLevel(logging.CRITICAL)  # errors are raised as well
         self._image = image
-        self._errors = (OSError, RequestException, HTTPError, ValueError)
+        self._errors = (OSError, RequestException, HTTPError, ValueError, ResponseError)
         is_local = _is_local(image.host)
         self._root = f"{'http' if is_local else 'https'}://{image.host}/v2/"
-        adapter = HTTPAdapter(max_retries=Retry(_TRIES, backoff_factor=0.5, allowed_methods=None))
+        retry = Retry(
+            _TRIES,
+            backoff_factor=0.5,
+            allowed_methods=None,
+            status_forcelist=_TEMPORARY,
+            raise_on_status=False,
+            respect_retry_after_header=False,  # it could ask for hours
+        )
+        adapter = limited_adapter(HTTPAdapter)(max_retries=retry)
         with self._requests():
             with Session() as session:
                 _limit(session, self._root, adapter)
@@ -411,7 +419,12 @@ class Registry:
         """Write a layer to a file, and compare its digest."""
         digest, left = hashlib.sha256(), layer.size
         url = self._url(f"blobs/{layer.digest}")
-        with self._requests(), self._send("GET", url, stream=True) as response, path.open("wb") as stream:
+        with (
+            self._requests(),
+            response_limits(layer.size),
+            self._send("GET", url, stream=True) as response,
+            path.open("wb") as stream,
+        ):
             self._require(response, HTTPStatus.OK)
             for block in response.raw.stream(_BLOCK, decode_content=False):
                 left -= len(block)
@@ -457,9 +470,10 @@ class Registry:
             if response.status_code == HTTPStatus.NOT_FOUND:
                 return None
             self._require(response, HTTPStatus.OK)
-        with self._requests(), self._send("GET", url, headers=headers, stream=True) as response:
+        with self._requests():
+            response = self._send("GET", url, headers=headers)
             self._require(response, HTTPStatus.OK)
-            return _read_limited(response)
+            return bytes(response.content)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str] | None = None, **options: object) -> Any:  # noqa: ANN401 - of requests
         """Send a request with the credentials of the last one, because oras would send a body only once."""
@@ -486,13 +500,14 @@ class Registry:
 
     @contextmanager
     def _requests(self) -> Iterator[None]:
-        """Turn the errors of oras and requests into repogen's; their texts could contain a token.
+        """Limit responses, and turn the errors of oras and requests into repogen's; their texts could contain a token.
 
         Raises:
             PublishError: A request failed.
         """
         try:
-            yield
+            with response_limits(_MAX_MANIFEST_BYTES):
+                yield
         except RepogenError:
             raise
         except (LookupError, TypeError, AttributeError) as error:
@@ -508,7 +523,7 @@ class Registry:
             if "authenti" in str(error):
                 raise self._denied() from error
             raise PublishError(
-                f"a request to {_SCHEME}://{self._image.host} failed: {type(error).__name__}",
+                f"a request to {_SCHEME}://{self._image.host} failed: {_reason(error)}",
                 "check the name of the registry and the network, and run the command again",
                 code="store.request",
             ) from error
@@ -521,43 +536,23 @@ class Registry:
         )
 
 
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, ResponseError) else type(error).__name__
+
+
 def _limit(session: Any, root: str, adapter: object) -> None:  # noqa: ANN401 - of requests
-    """Limit what a session reads into memory; send nothing without TLS if the registry has it.
+    """Send the requests of a session through an adapter, and none without TLS if the registry has it.
 
     Args:
         session: The session.
         root: URL of the registry.
-        adapter: Sends the requests to the registry.
+        adapter: Limits the responses, also those of other hosts: of a redirect, or where credentials are checked.
     """
     session.headers["Accept-Encoding"] = "identity"  # of blobs, the digests are those of the bytes that are sent
-    if root.startswith("https:"):
-        del session.adapters["http://"]  # a redirect, or where the registry says that credentials are checked
-    session.mount(root, adapter)
-    session.hooks["response"].append(_keep_limited)
-
-
-def _keep_limited(response: Any, *, stream: bool, **_options: object) -> None:  # noqa: ANN401 - of requests
-    """Read a response that requests would read without a limit: a token, an error, a redirect."""
-    if not stream or response.is_redirect:
-        content = _read_limited(response)
-        response.close()
-        response.raw = io.BytesIO(content)
-
-
-def _read_limited(response: Any) -> bytes:  # noqa: ANN401 - of requests
-    """Return the content of a response.
-
-    Raises:
-        OSError: It is too large, or takes too long.
-    """
-    content, end = bytearray(), time.monotonic() + _SECONDS
-    while block := response.raw.read1(_MAX_MANIFEST_BYTES, decode_content=False):
-        content += block
-        if len(content) > _MAX_MANIFEST_BYTES:
-            raise OSError(f"a response has more than {_MAX_MANIFEST_BYTES >> 20} MiB")
-        if time.monotonic() > end:
-            raise TimeoutError
-    return bytes(content)
+    session.adapters.clear()
+    session.mount("https://", adapter)
+    if root.startswith("http:"):
+        session.mount("http://", adapter)
 
 
 def _is_local(host: str) -> bool:

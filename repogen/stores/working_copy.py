@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, UNCONFIRMED_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
-from repogen.files import MAX_TEXT_BYTES
+from repogen.files import MAX_TEXT_BYTES, is_plain_name
+from repogen.files.tree import walk
 from repogen.repository.decode import INT64_MAX
 from repogen.repository.digest import record_digest
 from repogen.repository.layout import archive_dir
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 _MAX_CONFIGS_BYTES = 256 * 2**20
 """Of all models together, because they are in memory."""
 _METADATA = frozenset({CONFIG_FILE, MANIFEST_FILE, OWNER_FILE, UNCONFIRMED_FILE})
-_MAX_NAME = 255
 _MAX_TIME = 2.0**33
 """Seconds since 1970, about 270 years."""
 _MAX_LISTINGS = 100
@@ -276,7 +276,7 @@ class WorkingCopy:
 
     def _require_plain(self, stored: StoredObject) -> None:
         parts = stored.key.removesuffix("/").split("/")
-        if not all(map(_is_name, parts)):
+        if not all(map(is_plain_name, parts)):
             raise PublishError(
                 f"{self.url} has the object {stored.key!r}, which cannot be the path of a file",
                 "delete or rename the object: repogen and Triton read a repository as directories and files",
@@ -479,18 +479,9 @@ def by_version(copy: WorkingCopy, keys: Iterable[str]) -> dict[int | None, list[
     return groups
 
 
-def _is_name(part: str) -> bool:
-    try:
-        size = len(part.encode())
-    except UnicodeEncodeError:
-        return False
-    return part not in {"", ".", ".."} and "\0" not in part and size <= _MAX_NAME
-
-
 def _files_in(directory: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(directory):
-        for name in names:
-            yield Path(parent, name)
+    if directory.is_dir():
+        yield from (folder / name for folder, _, names in walk(directory, strict=True) for name in names)
 
 
 def _remove_empty_directories(directory: Path) -> None:

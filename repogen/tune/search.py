@@ -43,6 +43,8 @@ _COMPARED_TRIALS = 4
 _MAX_FAILURES = 5
 _MAX_COMBINATIONS = 100_000
 _RANDOM_DRAWS = 1_000
+_DAMAGE = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What Optuna raises for values in its database that it would not write."""
 _INFEASIBLE = 1e9
 """Added to the figures of an infeasible config, so that the pruner prefers every feasible one."""
 
@@ -118,6 +120,12 @@ class Search:
         Raises:
             BenchError: A record is damaged.
         """
+        try:
+            self._read_trials()
+        except _DAMAGE as error:
+            raise _unusable("the database", error) from error
+
+    def _read_trials(self) -> None:
         for frozen in self.study.get_trials(deepcopy=False):
             if (record := frozen.user_attrs.get(_RECORD)) is not None:
                 self._add(_decoded(record))
@@ -294,7 +302,11 @@ def open_study(path: Path) -> Iterator[optuna.Study]:
     storage: optuna.storages.RDBStorage | None = None
     try:
         storage = _database(path)
-        yield study_in(storage)
+        try:
+            study = study_in(storage)
+        except _DAMAGE as error:
+            raise _unusable(str(path), error) from error
+        yield study
     except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         raise _unusable(str(path), error) from error
     finally:
@@ -318,7 +330,7 @@ def _database(path: Path) -> optuna.storages.RDBStorage:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs={"creator": partial(_connection, path)})
-    except (OSError, RuntimeError, AssertionError) as error:  # another version of Optuna wrote it
+    except (OSError, RuntimeError, *_DAMAGE) as error:  # another version of Optuna wrote it, for example
         raise _unusable(str(path), error) from error
 
 

@@ -1,12 +1,16 @@
-"""Mutations of inputs: bytes, JSON values, protobuf messages, and members of zip archives."""
+"""Mutations of inputs: bytes, JSON values, protobuf messages, members of archives, and tables of databases."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import sqlite3
 import struct
 import warnings
 import zipfile
+import zlib
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
@@ -473,3 +477,107 @@ def array_mutator() -> Mutator:
         return b"".join((b"\x93NUMPY", bytes(version), size, content, body))
 
     return mutate
+
+
+def tar_mutator(names: Sequence[str]) -> Mutator:
+    """Return a mutator of tar archives, also compressed ones: of headers, with their checksums, or of the bytes.
+
+    Args:
+        names: Names that readers look for.
+    """
+    by_bytes = bytes_mutator(
+        (b"ustar\x0000", b"ustar  \0", bytes(512), b"13 path=models\n", b"GNU.sparse.size="), most=3
+    )
+
+    def mutate(rng: Random, data: bytes, pool: Sequence[bytes]) -> bytes:
+        content = bytearray(_uncompressed(data))
+        if rng.random() < 0.2:
+            content = bytearray(by_bytes(rng, bytes(content), pool))
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            _change_tar_header(rng, content, names)
+        written = bytes(content)
+        return gzip.compress(written, 1) if rng.random() < 0.2 else written
+
+    return mutate
+
+
+def _uncompressed(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(31).decompress(data, 1_000_000) if data.startswith(b"\x1f\x8b") else data
+    except zlib.error:
+        return data
+
+
+def _change_tar_header(rng: Random, content: bytearray, names: Sequence[str]) -> None:
+    starts = [at for at in range(0, len(content) - 511, 512) if content[at + 257 : at + 262] == b"ustar"]
+    if not starts:
+        return
+    at = rng.choice(starts)
+    name = rng.choice((*names, *_TEXTS)).encode("utf-8", "surrogateescape")
+    octal = b"%o" % (rng.choice(_INTEGERS) % 2**33)
+    kind = rng.choice(b"01235678xgLKSDVz")
+    start, width, value = rng.choice(
+        (
+            (0, 100, name),
+            (0, 100, name),
+            (157, 100, name),
+            (345, 155, name),
+            (124, 12, rng.choice((octal, b"\x80" + rng.randbytes(11), b"-1", b"\xff" * 12))),
+            (136, 12, octal),
+            (100, 8, octal),
+            (156, 1, bytes([kind])),
+            (257, 8, rng.choice((b"ustar\x0000", b"ustar  \0"))),
+        )
+    )
+    content[at + start : at + start + width] = value[:width].ljust(width, b"\0")
+    if rng.random() < 0.3:  # the same header once more
+        content[at:at] = content[at : at + 512]
+    content[at + 148 : at + 156] = b" " * 8
+    content[at + 148 : at + 156] = b"%06o\0 " % sum(content[at : at + 512])
+
+
+def database_mutator() -> Mutator:
+    """Return a mutator of SQLite databases: of values in their tables, of their tables, or of the bytes."""
+    by_bytes = bytes_mutator((b"SQLite format 3\0", b"\xff" * 4, bytes(16)), most=3)
+
+    def mutate(rng: Random, data: bytes, pool: Sequence[bytes]) -> bytes:
+        if rng.random() < 0.4:
+            return by_bytes(rng, data, pool)
+        with closing(sqlite3.connect(":memory:")) as database:
+            try:
+                database.deserialize(data)
+                for _ in range(rng.choice((1, 1, 2, 4))):
+                    _change_database(rng, database)
+                database.commit()
+                return database.serialize()
+            except (sqlite3.Error, OverflowError, UnicodeError, MemoryError, IndexError):
+                return by_bytes(rng, data, pool)
+
+    return mutate
+
+
+def _change_database(rng: Random, database: sqlite3.Connection) -> None:
+    table = rng.choice([name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")])
+    column = rng.choice([row[1] for row in database.execute(f'PRAGMA table_info("{table}")')])
+    row = f'rowid = (SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1)'  # noqa: S608 - a name of the database
+    match rng.randrange(10):
+        case 0:
+            database.execute(f'DROP TABLE "{table}"')
+        case 1:
+            database.execute(f'DELETE FROM "{table}" WHERE {row}')  # noqa: S608 - as above
+        case 2:
+            database.execute(f'ALTER TABLE "{table}" DROP COLUMN "{column}"')
+        case _:
+            values = [value for (value,) in database.execute(f'SELECT "{column}" FROM "{table}"')]  # noqa: S608 - as above
+            new = _database_value(rng, rng.choice(values) if values else None)
+            database.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE {row}', (new,))  # noqa: S608 - as above
+
+
+def _database_value(rng: Random, old: Any) -> int | float | str | None:
+    if isinstance(old, str) and old.startswith(("{", '"', "[")) and rng.random() < 0.7:
+        try:
+            return json_text(rng, mutate_value(rng, json.loads(old)))
+        except (ValueError, RecursionError):
+            return old[: rng.randrange(len(old))]
+    new = hostile_value(rng, old)
+    return new if isinstance(new, (int, float, str, type(None))) else json.dumps(new, default=str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from repogen.repository.manifest import manifest_to_json
 # ruff: noqa: PLC0415
 
 CORPUS = Path(__file__).with_name("corpus")
+SIGNED = "place/repository/m/1"
+WHEEL = "p-1.0-py3-none-any.whl"
 _ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
 name: "m"
@@ -191,8 +194,6 @@ def scripts() -> list[bytes]:
 
 def checkpoint_files() -> dict[str, bytes]:
     """Return the files of a small transformers model."""
-    import tempfile
-
     from tests.unit.source import checkpoints
 
     with tempfile.TemporaryDirectory() as folder:
@@ -213,6 +214,163 @@ def checkpoint_companions() -> list[bytes]:
 def texts() -> list[bytes]:
     """Return Python code, class names and requirements."""
     return corpus("text")
+
+
+def plans() -> list[bytes]:
+    """Return plans, and recorded costs."""
+    return corpus("plan")
+
+
+def results() -> list[bytes]:
+    """Return what build, bench and tune measured of model ``m``; other names and texts are hostile."""
+    from dataclasses import asdict, replace
+
+    from repogen.reporting.json import as_dict
+    from tests.unit.reporting import test_html as reports
+
+    build = replace(reports.BUILD, models=(replace(reports.MODEL, name="m"),))
+    bench = replace(reports.BENCH, models=(replace(reports.BENCH.models[0], name="m"),))
+    documents: list[Any] = [as_dict(build), as_dict(bench), asdict(replace(reports.TUNING, model="m"))]
+    return [json.dumps(document).encode() for document in documents]
+
+
+def tasks() -> list[bytes]:
+    """Return results of an executor's tasks."""
+    from pydantic_core import to_json
+
+    from repogen.artifacts.built_model import (
+        BatchReport,
+        BuildDiagnostics,
+        BuiltModel,
+        ExportAttempt,
+        ImportedCode,
+        OnnxArtifact,
+        ParityReport,
+    )
+    from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+    from repogen.build.order import Result
+    from repogen.errors import ExportError
+
+    signature, batch = manifest().signature, BatchReport(batchable=True, max_batch_size=8)
+    artifact = OnnxArtifact(Path("model.onnx"), False, signature, 20, 10, 1, "dynamo")  # noqa: FBT003 - external_data
+    built = BuiltModel(
+        *(artifact, Path(), 1, ParityReport(()), batch, ImportedCode({"models.py": "0" * 64}, {"torch": "2"})),
+        {"vocab.txt": Path("companion-0")},
+        {"y": ("a", "b")},
+    )
+    attempt = ExportAttempt("dynamo", ok=False, reason="no", seconds=1.0)
+    diagnostics = BuildDiagnostics(("note",), (attempt,), (), {"export": 1.0}, 5)
+    smoke = SmokeReport("m", 1, "embedded", "2.51.0", "", (SmokeCheck("x", passed=True),), (), Latency(1, 2, 3, 9))
+    values = (Result(diagnostics, built, smoke, "0" * 64), Result(error=ExportError("no", "hint").record))
+    return [to_json(value, by_alias=True, inf_nan_mode="constants") for value in values]
+
+
+def settings() -> list[bytes]:
+    """Return settings of ``check``, in TOML and YAML."""
+    return corpus("settings")
+
+
+def servers() -> list[bytes]:
+    """Return lists of servers."""
+    return corpus("servers")
+
+
+def attestations() -> list[bytes]:
+    """Return statements on how a version was built."""
+    from repogen.artifacts.attestation import BuildRun
+    from repogen.attestation.statement import statement
+
+    run = BuildRun("urn:repogen:local", "run", "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z")
+    return [statement(manifest(), run, "0" * 64).encode()]
+
+
+def signed_version(root: Path) -> tuple[Path, Any]:
+    """Publish and sign a version at ``SIGNED``; return its directory, and the signer. Only the signature is random."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    from repogen.artifacts.attestation import SigningKey, TrustedSigner
+    from repogen.attestation.signature import sign_version
+    from tests.support.published import Publisher
+
+    key, pem = ec.derive_private_key(12345, ec.SECP256R1()), serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (root / "key.pem").write_bytes(private)
+    (root / "key.pub").write_bytes(public)
+    Publisher(root / "place" / "repository").publish()
+    sign_version(root / SIGNED, SigningKey(root / "key.pem"))
+    return root / SIGNED, TrustedSigner(public_key=root / "key.pub")
+
+
+def signatures() -> list[bytes]:
+    """Return signatures of that version."""
+    with tempfile.TemporaryDirectory() as folder:
+        version, _ = signed_version(Path(folder))
+        return [(version / "model.sig").read_bytes()]
+
+
+def messages() -> list[bytes]:
+    """Return what other processes send."""
+    return corpus("messages")
+
+
+def layers() -> list[bytes]:
+    """Return layers of images."""
+    import gzip
+    import tarfile
+
+    contents = {"models/m/config.pbtxt": CONFIG.encode(), "models/m/1/model.onnx": b"w", "etc/passwd": b"root"}
+    contents |= {f"models/m/1/{'x' * 150}": b"long", "models/m/1/\u00e9": b"x"}
+    written = []
+    for kind in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=kind) as archive:
+            for name in ("models", "models/m", "models/m/1"):
+                folder = tarfile.TarInfo(name)
+                folder.type = tarfile.DIRTYPE
+                archive.addfile(folder)
+            for name, content in contents.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+        written += [buffer.getvalue(), gzip.compress(buffer.getvalue())]
+    return written
+
+
+def search_plan() -> tuple[Any, Any]:
+    """Return what ``studies`` searches for, and a test bed."""
+    from tests.unit.tune.test_search import Synthetic, plan
+
+    return plan(4), Synthetic()
+
+
+def studies() -> list[bytes]:
+    """Return databases with the trials of a search; pages of 512 bytes keep them small."""
+    import sqlite3
+    from contextlib import closing
+
+    from repogen.tune.search import Search, open_study
+
+    search, bed = search_plan()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "study.db")
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA page_size = 512")
+            database.execute("VACUUM")
+        with open_study(path) as study:
+            Search(study, search, bed).run()
+        return [path.read_bytes()]
+
+
+def wheels() -> list[bytes]:
+    """Return wheels."""
+    metadata = (
+        b"Metadata-Version: 2.1\nName: p\nVersion: 1.0\nRequires-Dist: q[a]>=1,<2; extra == 'extra'\n"
+        b"Requires-Dist: r (==1.0); python_version < '3.13'\n\ntext\n"
+    )
+    members = {"p/__init__.py": b"", "p-1.0.dist-info/METADATA": metadata, "p-1.0.data/purelib/x.py": b"1"}
+    return [zipped(members), zipped({"p-1.0.dist-info/METADATA": metadata})]
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

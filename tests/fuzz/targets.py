@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.errors import RepogenError
 from tests.fuzz import seeds
-from tests.fuzz.engine import Target
+from tests.fuzz.engine import PROGRESS, Target
 from tests.fuzz.mutations import (
     array_mutator,
     bytes_mutator,
+    database_mutator,
     header_mutator,
     json_mutator,
     message_mutator,
+    tar_mutator,
     yaml_mutator,
     zip_mutator,
 )
@@ -69,11 +71,14 @@ def _spec(directory: Path) -> Read:
 
 def _config(directory: Path) -> Read:
     from repogen.artifacts.serving import Endpoint
-    from repogen.check.checker import check
+    from repogen.check.checker import Selection, check
+    from repogen.check.fix import fix
     from repogen.repository.ensembles import unfit, unfit_users
     from repogen.repository.mirror import served_from
     from repogen.repository.version_policy import serving_only
+    from repogen.scaffold.repository import describe_repository
     from repogen.smoke.preparation import prepare_published
+    from repogen.targets import DEFAULT_RELEASE
 
     repository = directory / "repository"
     seeds.write_model(repository, "m")
@@ -90,7 +95,9 @@ def _config(directory: Path) -> Read:
             lambda: serving_only(text, 2**40),
             lambda: unfit_users(repository, staged, ()),
             lambda: unfit(text, "m", repository),
+            lambda: describe_repository(repository, directory / "spec"),
             *_version_commands(repository),
+            lambda: fix([repository], DEFAULT_RELEASE, Selection(), unsafe=True),
         )
 
     return read
@@ -312,14 +319,17 @@ def _huggingface(directory: Path) -> Read:
 
 def _huggingface_files(directory: Path) -> Read:
     """Fuzz the other files of a checkpoint, which have the same contents."""
+    from repogen.scaffold.text_ensemble import _padding, _pooling
     from repogen.source.huggingface.checkpoint import open_checkpoint
 
     (directory / "config.json").write_bytes(seeds.checkpoint_files()["config.json"])
     (directory / "pytorch_model.bin").write_bytes(b"")
+    (directory / "1_Pooling").mkdir()
     index = directory / "model.safetensors.index.json"
+    companions = ("preprocessor_config.json", "tokenizer_config.json", "tokenizer.json", "modules.json", "README.md")
 
     def read(path: Path) -> None:
-        for name in ("preprocessor_config.json", "tokenizer_config.json", "README.md"):
+        for name in (*companions, "1_Pooling/config.json"):
             (directory / name).write_bytes(path.read_bytes())
         index.unlink(missing_ok=True)
         checkpoint = open_checkpoint(directory, "m", trusted=False, local=True)
@@ -329,6 +339,8 @@ def _huggingface_files(directory: Path) -> Read:
             lambda: checkpoint.tokenizer,
             lambda: checkpoint.pipeline_tag,
             lambda: open_checkpoint(directory, "m", trusted=False, local=True).files,
+            lambda: _pooling(directory),
+            lambda: _padding(directory),
         )
 
     return read
@@ -355,6 +367,252 @@ def _text(directory: Path) -> Read:
             lambda: _lines(_read_text(directory, path.name)),
             lambda: log(path),
         )
+
+    return read
+
+
+def _plan_file(directory: Path) -> Read:
+    """Fuzz the plan of ``build --plan``, and the recorded costs, which have the same contents."""
+    from repogen.build.costs import _read as read_costs
+    from repogen.build.plan_file import read_plan
+
+    costs = directory / "build" / "reports" / "costs.json"
+    costs.parent.mkdir(parents=True)
+
+    def read(path: Path) -> None:
+        costs.write_bytes(path.read_bytes())
+        _read_all(lambda: read_costs(directory), lambda: read_plan(path))
+
+    return read
+
+
+def _results(directory: Path) -> Read:
+    """Fuzz what build, bench and tune measured, up to the report of a repository."""
+    import repogen
+    from repogen.reporting.results import result_file
+
+    repository = directory / "repository"
+    seeds.write_model(repository, "m")
+
+    def read(path: Path) -> None:
+        for command in ("build", "bench", "tune"):
+            file = result_file(directory / "results", command, "m")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(path.read_bytes())
+        repogen.report(repository, output=directory / "report.html", results=directory / "results")
+
+    return read
+
+
+def _task(directory: Path) -> Read:
+    """Fuzz the result of an executor's task."""
+    import shutil
+
+    from repogen.artifacts.steps import EnsembleArtifact
+    from repogen.build.elsewhere import _read as read_result
+    from repogen.build.elsewhere import _with_files
+    from repogen.errors import error_from_record
+    from repogen.executors import process
+
+    outputs = directory / "outputs"
+
+    def read(path: Path) -> None:
+        shutil.rmtree(outputs, ignore_errors=True)
+        outputs.mkdir()
+        for name in ("artifact-model.onnx", "golden-golden.json", "golden-golden.npz", "companion-0"):
+            (outputs / name).write_bytes(b"")
+        (outputs / process.RESULT).write_bytes(path.read_bytes())
+        result = read_result(outputs)
+        if result.error is not None:
+            assert error_from_record(result.error).record.message == result.error.message
+        if result.built is not None:
+            built = _with_files(result.built, outputs)
+            paths = [built.golden_dir, *built.companions.values()]
+            paths += [] if isinstance(built.artifact, EnsembleArtifact) else [built.artifact.path]
+            assert all(str(each).startswith(str(outputs)) for each in paths)
+
+    return read
+
+
+def _settings(directory: Path) -> Read:
+    """Fuzz the settings of ``check`` in pyproject.toml and in repogen.yaml, which have the same contents."""
+    from repogen.check.settings import find_settings
+
+    def read(path: Path) -> None:
+        spec = directory / "repogen.yaml"
+        spec.unlink(missing_ok=True)
+        _read_all(
+            lambda: find_settings(directory),
+            lambda: spec.write_bytes(path.read_bytes()),
+            lambda: find_settings(directory),
+        )
+
+    return read
+
+
+def _servers(_: Path) -> Read:
+    from repogen.deploy.addresses import server_addresses
+
+    return lambda path: server_addresses((), path)
+
+
+def _attestation(directory: Path) -> Read:
+    from repogen.attestation.statement import differences, read_attestation
+
+    (directory / "m" / "1").mkdir(parents=True)
+
+    def read(path: Path) -> None:
+        attestation = read_attestation(path.parent)
+        if attestation is not None:
+            differences(attestation, seeds.manifest())
+
+    return read
+
+
+def _signature(directory: Path) -> Read:
+    """Fuzz a signature of OpenSSF Model Signing."""
+    from repogen.attestation.signature import verify_signature
+
+    version, signer = seeds.signed_version(directory)
+
+    def read(_: Path) -> None:
+        assert isinstance(verify_signature(version, signer), str)
+
+    return read
+
+
+def _messages(_: Path) -> Read:  # noqa: C901 - one function for each message
+    """Fuzz what another process sends: a webhook, a claim in a store, an image's manifest, tensors over HTTP."""
+    from types import SimpleNamespace
+
+    from repogen.bench.load import parse_result
+    from repogen.files.url import location
+    from repogen.registry.webhook import signature
+    from repogen.registry.webhook.signature import _signature as sign
+    from repogen.serving.served_models import _METADATA, _curl, _python
+    from repogen.smoke.inference import RefusedError
+    from repogen.smoke.over_http import decode_response
+    from repogen.stores.claim import _has_ended
+    from repogen.stores.oci import Registry, reference
+
+    secret: Any = b"0123456789abcdef"
+    url: Any = location("oci://registry.example.com/m:1")
+    image = reference(url)
+
+    def webhook(body: bytes) -> None:
+        headers = {signature.DELIVERY_ID: "d", signature.TIMESTAMP: "1000"}
+        headers[signature.SIGNATURE] = sign(secret, "d", "1000", body).decode()
+        try:
+            signature.Verifier(secret.decode(), lambda: 1000.0).event(headers, body)
+        except signature.RejectedError:
+            return
+
+    def manifest(body: bytes) -> None:
+        registry: Any = SimpleNamespace(_manifest=lambda: body, _image=image)
+        Registry.layers(registry)
+
+    def response(body: bytes) -> None:
+        for length in (None, str(body.find(b"\n") + 1), "-1", "x"):
+            try:
+                decode_response(body, length)
+            except RefusedError:
+                continue
+
+    def metadata(body: bytes) -> None:
+        try:
+            model = _METADATA.validate_json(body)
+        except ValueError:
+            return
+        _curl("127.0.0.1:8000", model)
+        _python(model)
+
+    def read(path: Path) -> None:
+        body = path.read_bytes()
+        text = body.decode(errors="replace")
+        _read_all(
+            lambda: webhook(body),
+            lambda: _has_ended(body),
+            lambda: manifest(body),
+            lambda: response(body),
+            lambda: metadata(body),
+            lambda: parse_result(text, text),
+        )
+
+    return read
+
+
+def _layer(directory: Path) -> Read:
+    """Fuzz a layer of an image."""
+    import shutil
+
+    from repogen.files.url import location
+    from repogen.stores.oci import Contents, extract, reference
+
+    url: Any = location("oci://registry.example.com/m:1")
+    image, target = reference(url), directory / "target"
+
+    def read(path: Path) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        try:
+            extract(path, target, image, Contents())
+        finally:
+            assert {entry.name for entry in directory.iterdir()} <= {"target", path.name, PROGRESS}
+
+    return read
+
+
+def _study(directory: Path) -> Read:
+    """Fuzz the database of the trials of ``tune``."""
+    from repogen.tune.search import Search, open_study, pareto_front
+
+    plan, bed = seeds.search_plan()
+
+    def read(path: Path) -> None:
+        for file in directory.glob(f"{path.name}-*"):
+            file.unlink()
+        with open_study(path) as study:
+            search = Search(study, plan, bed)
+            pareto_front(search.trials)
+            assert search.resumed == len(search.trials)
+            assert search.best is None or search.best.feasible
+
+    return read
+
+
+def _wheel(directory: Path) -> Read:
+    """Fuzz a wheel that ``pack: true`` downloaded."""
+    import shutil
+
+    from repogen.build.packages import _environment, _needed, _read_wheel, _unpack
+
+    target = directory / "target"
+
+    def read(path: Path) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            wheel = _read_wheel(path)
+            _needed(["p[extra]==1.0"], {"p": wheel}, _environment("3.12"))
+            _unpack(wheel, target)
+        except OSError:  # a build reports it as an error of the model
+            return
+        finally:
+            assert {entry.name for entry in directory.iterdir()} <= {"target", path.name, PROGRESS}
+
+    return read
+
+
+def _spec_edit(directory: Path) -> Read:
+    """Fuzz a spec into which ``tune`` writes settings."""
+    from repogen.spec.load import load_spec
+    from repogen.tune.spec_edit import edit_spec
+
+    _spec(directory)
+
+    def read(path: Path) -> None:
+        spec = load_spec(path)
+        for name, model in list(spec.models.items())[:2]:
+            edit_spec(spec, path.read_bytes(), name, model.triton.model_copy(update={"max_batch_size": 5}))
 
     return read
 
@@ -386,6 +644,28 @@ _CODE_WORDS = (
     b"\0", b"\xff", b"#" * 100,
 )  # fmt: skip
 _CARD_WORDS = (b"---\n", b"pipeline_tag: ", b"\n" * 500)
+_TOML_WORDS = (
+    b"[tool.repogen.check]\n", b"[[", b"]]", b"ignore = [", b"select = ", b'"' * 3, b"'" * 3, b"a.b.c = 1\n",
+    b"= 1979-05-27\n", b"9" * 5000, b"a." * 100, b'"a".' * 30, b"{a = " * 100, b"[" * 300, b"check:\n", b"\0", b"\xff",
+    b"per_path_ignores: {", b"inf", b"nan", b"\\u0000", b"target: {triton: 24.10}\n",
+)  # fmt: skip
+_ADDRESS_WORDS = (
+    b"127.0.0.1:8001\n", b"unix:/tmp/x\n", b"[::1]:8001\n", b"#", b":", b"http://", b"dns:///", b"\0", b"\xff", b"\r\n",
+    b"99999", b"@", b"a:1\n" * 1100, "\N{FULLWIDTH DIGIT ONE}".encode(), b"xn--", b"ipv4:", b"%", b" ",
+)  # fmt: skip
+_LAYER_NAMES = (
+    "models", "models/", "models/m/1/model.onnx", "./models/m", "models/../x", "/models/x", "models//x", "models/.wh.m",
+    "models/m/1", "models/x\n", "models/" + "x" * 90, "models/\udcff", "etc/passwd", "models/./x",
+)  # fmt: skip
+_METADATA_WORDS = (
+    b"Requires-Dist: ", b"; extra == 'extra'", b"; python_version < '3'", b" >= 1.0,<2", b"[a,b]", b"(>1)", b"\n",
+    b"; sys_platform == 1", b"; extra == ", b" @ https://example.com/x.whl", b"=?utf-8?b?AAA=?=", b"\xff", b"\0",
+    b"; python_version in '3' and " * 200, b"; os_name < '1.x'", b"; platform_release >= '9'", b"===", b"9" * 5000,
+    b"(" * 500, b"; python_full_version == 'x'", b"; dependency_groups == 'x'", b"; os_name ~= 'a'",
+)  # fmt: skip
+_WHEEL_NAMES = (
+    "p-1.0.dist-info/METADATA", "p/__init__.py", "p-1.0.data/purelib/x.py", "p-1.0.data/scripts/x", "p", "..",
+)  # fmt: skip
 _ARRAY_NAMES = ("x.npy", "s.npy", "0.in.0.npy", "0.in.0.ends.npy", "0.out.0.npy", "x", "readme.txt")
 _WEIGHTS_NAMES = ("w/data.pkl", "w/data/0", "w/version", "w/byteorder", "w/.data/serialization_id")
 _PROGRAM_NAMES = (
@@ -418,5 +698,17 @@ _ALL = (
         "huggingface-files", "fuzzed.json", _huggingface_files, seeds.checkpoint_companions, json_mutator(_CARD_WORDS)
     ),
     Target("text", "fuzzed.py", _text, seeds.texts, bytes_mutator(_CODE_WORDS)),
+    Target("plan", "plan.json", _plan_file, seeds.plans, json_mutator()),
+    Target("results", "results.json", _results, seeds.results, json_mutator()),
+    Target("task", "task.json", _task, seeds.tasks, json_mutator()),
+    Target("settings", "pyproject.toml", _settings, seeds.settings, bytes_mutator(_TOML_WORDS)),
+    Target("servers", "servers.txt", _servers, seeds.servers, bytes_mutator(_ADDRESS_WORDS)),
+    Target("attestation", "m/1/attestation.json", _attestation, seeds.attestations, json_mutator()),
+    Target("signature", f"{seeds.SIGNED}/model.sig", _signature, seeds.signatures, json_mutator()),
+    Target("messages", "message.json", _messages, seeds.messages, json_mutator((b"binary_data_size", b"\n"))),
+    Target("layer", "layer", _layer, seeds.layers, tar_mutator(_LAYER_NAMES)),
+    Target("study", "study.db", _study, seeds.studies, database_mutator()),
+    Target("wheel", seeds.WHEEL, _wheel, seeds.wheels, zip_mutator(bytes_mutator(_METADATA_WORDS), _WHEEL_NAMES)),
+    Target("spec-edit", "repogen.yaml", _spec_edit, seeds.specs, yaml_mutator(_YAML_WORDS)),
 )
 TARGETS = {target.name: target for target in _ALL}

@@ -89,7 +89,7 @@ def test_exhausted_machine_is_not_a_bug(error: Exception, text: str) -> None:
     """Each limit of a machine has a message that says what is missing, and an exit code other than 70."""
     with pytest.raises(MachineError, match=text) as caught, machine_errors():
         raise error
-    assert (caught.value.code, caught.value.exit_code) == ("machine", 2)
+    assert (caught.value.code, caught.value.exit_code) == ("machine", 7)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EACCES, "Permission denied"), RuntimeError("x"), KeyError("x")])

@@ -21,6 +21,7 @@ from repogen.registry.mlflow.library import (
     tracking_servers,
 )
 from repogen.registry.mlflow.uri import REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file
+from repogen.responses import ResponseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ class Connection:
                 "registered it to collect credentials",
                 code="tracking.artifact-server",
             ) from error
-        except (MlflowException, RequestException, OSError) as error:
+        except (MlflowException, RequestException, ResponseError, OSError) as error:
             raise TrackingError(
                 f"{what} failed: {_one_line(error)} (MLflow at {redact_uri(self.tracking.uri)})",
                 hint or "run the same command again when the server is available",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.artifacts.file_names import ATTESTATION_FILES, MANIFEST_FILE
 from repogen.errors import SourceError, TrackingError
-from repogen.files import MAX_TEXT_BYTES
+from repogen.files import MAX_TEXT_BYTES, is_plain_name
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION, is_pinned
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.responses import response_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -73,10 +75,9 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
         if match is not None:
             artifact_uri = connection.client.get_model_version_download_uri(match["name"], match["version"])
         artifacts: Any = get_artifact_repository(artifact_uri, tracking_uri=connection.tracking.uri)
-        paths = _tree(artifacts, uri)
-        with ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
-            list(pool.map(lambda path: _download(artifacts, path, directory), paths))
-    if not paths:
+        files = _tree(artifacts, uri)
+        _download_all(uri, artifacts, files, directory)
+    if not files:
         raise _missing_error(uri, "it contains no files")
     return directory
 
@@ -115,12 +116,11 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     with connection.doing(f"downloading {name}", _DELETED):
         artifacts = _artifacts(connection, entry)
         manifest = _manifest(artifacts, entry, directory)
-    with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
         sizes = _sizes(artifacts, {"", *(_folder(record.path) for record in manifest.files)})
         _require_sizes(name, sizes, manifest)
         described = [file for file in ATTESTATION_FILES if sizes.get(file, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES]
-        paths = [*(record.path for record in manifest.files), *described]
-        list(pool.map(lambda path: _download(artifacts, path, directory), paths))
+        files = {file: sizes[file] for file in described} | {record.path: record.size for record in manifest.files}
+        _download_all(name, artifacts, files, directory)
     if damaged := damaged_files(directory, manifest):
         raise _altered_error(name, "; ".join(damaged))
     return directory
@@ -136,7 +136,7 @@ def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest
     size = _sizes(artifacts, {""}).get(MANIFEST_FILE, 0)
     if size > MAX_TEXT_BYTES:
         raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
-    _download(artifacts, MANIFEST_FILE, directory)
+    _download(artifacts, MANIFEST_FILE, MAX_TEXT_BYTES, directory)
     try:
         manifest = read_manifest(directory)
     except (MalformedRecordError, OSError) as error:
@@ -146,23 +146,44 @@ def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest
     return manifest
 
 
-def _download(artifacts: Any, path: str, directory: Path) -> None:  # noqa: ANN401 - mlflow is not typed
-    """Download one file.
+def _download_all(name: str, artifacts: Any, files: Mapping[str, int | None], directory: Path) -> None:  # noqa: ANN401 - the same
+    """Download files of these sizes; None for a size that the store does not know.
+
+    Raises:
+        TrackingError: The disk does not have space for them.
+    """
+    required, free = sum(size or 0 for size in files.values()), shutil.disk_usage(directory).free
+    if required > free:
+        raise TrackingError(
+            f"the artifacts of {name} have {required} bytes, and the disk of {directory} has space for {free}",
+            "free disk space, or choose another directory with --stage-dir",
+            code="tracking.space",
+        )
+    limits = {path: free if size is None else size for path, size in files.items()}
+    with ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
+        list(pool.map(lambda path: _download(artifacts, path, limits[path], directory), limits))
+
+
+def _download(artifacts: Any, path: str, size: int, directory: Path) -> None:  # noqa: ANN401 - the same
+    """Download one file, of at most ``size`` bytes from a server with HTTP.
 
     The public method lists the path first, and downloads all that the server lists below it, which may have no end.
     """
     target = directory / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    artifacts._download_file(path, str(target))  # noqa: SLF001 - as above
+    with response_limits(size):
+        artifacts._download_file(path, str(target))  # noqa: SLF001 - as above
 
 
-def _tree(artifacts: Any, uri: str) -> list[str]:  # noqa: ANN401 - as above
-    """Return the paths of all files of an artifact; only the names in a listing are used, not its paths.
+def _tree(artifacts: Any, uri: str) -> dict[str, int | None]:  # noqa: ANN401 - as above
+    """Return the paths of all files of an artifact, with their sizes; None where the store does not know it.
+
+    Only the names in a listing are used, not its paths.
 
     Raises:
         TrackingError: There are very many files and directories, or a name cannot be that of a file.
     """
-    files, folders, count = list[str](), [""], 0
+    files, folders, count = dict[str, int | None](), [""], 0
     while folders:
         folder = folders.pop()
         for info in artifacts.list_artifacts(folder or None):
@@ -170,14 +191,18 @@ def _tree(artifacts: Any, uri: str) -> list[str]:  # noqa: ANN401 - as above
                 continue
             count += 1
             name = PurePosixPath(info.path).name
-            if count > _MAX_ENTRIES or name in {"", ".."} or "\0" in name:
+            if count > _MAX_ENTRIES or not is_plain_name(name):
                 problem = f"{name!r:.60} as a file" if count <= _MAX_ENTRIES else f"more than {_MAX_ENTRIES} files"
                 raise TrackingError(
                     f"the artifacts of {uri} are not those of a model: MLflow lists {problem}",
                     "log the model again",
                     code="tracking.server",
                 )
-            (folders if info.is_dir else files).append(str(PurePosixPath(folder, name)))
+            path = str(PurePosixPath(folder, name))
+            if info.is_dir:
+                folders.append(path)
+            else:
+                files[path] = None if info.file_size is None else max(0, int(info.file_size))
     return files
 
 

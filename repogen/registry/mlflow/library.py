@@ -1,4 +1,4 @@
-"""The mlflow library, imported with bounded HTTP retries and without its warnings and logs.
+"""The mlflow library, imported with bounded HTTP requests and without its warnings and logs.
 
 The other modules of this package import mlflow's names from here, so that these settings apply to its import.
 """
@@ -9,12 +9,16 @@ import logging
 import os
 import warnings
 
+from repogen.responses import limited_adapter
+
 _DEFAULTS = {
     # A rejected call fails after about 3 s, one without a response after about 2 minutes; MLflow's own limits are four
     # and twelve minutes. Values that the user has set are kept.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "40",
+    # a server could ask for hours between the attempts
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     # stdout is for repogen's output, which is one JSON document with --json.
@@ -57,9 +61,20 @@ with warnings.catch_warnings():
     from mlflow.tracking._model_registry import utils as registry_servers
     from mlflow.tracking._tracking_service import utils as tracking_servers
     from mlflow.types import Schema, TensorSpec
+    from mlflow.utils import request_utils
     from mlflow.utils.credentials import get_default_host_creds
     from requests import RequestException  # installed with mlflow
 silence_logs()  # importing mlflow sets levels of its own
+
+
+def _limit_responses() -> None:
+    """Limit the responses to all requests that MLflow sends; older versions use the adapter of requests."""
+    name = next(name for name in ("TCPKeepAliveHTTPAdapter", "HTTPAdapter") if hasattr(request_utils, name))
+    setattr(request_utils, name, limited_adapter(getattr(request_utils, name)))
+    request_utils._cached_get_request_session.cache_clear()  # noqa: SLF001 - sessions with the other adapter
+
+
+_limit_responses()
 
 __all__ = [
     "Dataset",

@@ -22,11 +22,13 @@ from urllib.parse import unquote, urlsplit
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, TrackingError
 from repogen.registry.mlflow.uri import redact_uri, sqlite_file
+from repogen.responses import ResponseError, limited, response_limits
 
 if TYPE_CHECKING:
     from repogen.artifacts.tracking import Tracking
 
 _TIMEOUT = 8.0
+_MAX_BYTES = 2**20
 _ENDPOINT = "/api/2.0/mlflow/experiments/search?max_results=1"
 _DOWN = "start the server, or correct the tracking URI"
 _PORTS = {"http": 80, "https": 443}
@@ -118,12 +120,16 @@ def _check_writable(database: Path) -> None:
 def _check_server(uri: str, seconds: float) -> None:
     request = urllib.request.Request(uri.rstrip("/") + _ENDPOINT, headers=_authorization())  # noqa: S310 - http or https
     try:
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_tls(uri)), _Redirects())
-        with opener.open(request, timeout=seconds) as response:
+        opener = urllib.request.build_opener(_LimitedHandler(_tls(uri)), _Redirects())
+        with response_limits(_MAX_BYTES, seconds), opener.open(request, timeout=seconds) as response:
             first_byte = response.read(1)
     except urllib.error.HTTPError as error:
         with error:  # it is also the response, which must be closed
             raise _http_error(uri, error) from error
+    except ResponseError as error:
+        raise TrackingError(
+            f"{redact_uri(uri)} is not an MLflow server: {error}", "correct the URI", code="tracking.foreign"
+        ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
@@ -154,6 +160,27 @@ def _is_same_server(before: str, after: str) -> bool:
     is_upgrade = (first.scheme, second.scheme) == ("http", "https") and ports == [80, 443]
     is_same = first.scheme == second.scheme and ports[0] == ports[1]
     return first.hostname == second.hostname and (is_same or is_upgrade)
+
+
+class _LimitedHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Sends requests whose responses have limits, also those of redirects.
+
+    Args:
+        context: For requests with TLS; None for Python's default.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        """Keep the context."""
+        super().__init__(context=context)
+        self._tls = context
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send a request without TLS."""
+        return self.do_open(limited(http.client.HTTPConnection), req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send a request with TLS."""
+        return self.do_open(limited(http.client.HTTPSConnection), req, context=self._tls)
 
 
 def _http_error(uri: str, error: urllib.error.HTTPError) -> TrackingError:

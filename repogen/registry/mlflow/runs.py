@@ -286,7 +286,7 @@ class MlflowTracker:
 
 def _uploads(directory: Path) -> Iterator[tuple[str, str | None]]:
     """Yield the files of a tree as arguments of MLflow's ``log_artifact``: the path, and the artifact's directory."""
-    for folder, _, names in walk(directory):
+    for folder, _, names in walk(directory, strict=True):
         target = None if folder == directory else folder.relative_to(directory).as_posix()
         yield from ((str(folder / name), target) for name in names)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
 import pytest
 from pydantic_core import to_json
 
-from repogen.artifacts.built_model import BuildDiagnostics
+from repogen.artifacts.built_model import BuildDiagnostics, OnnxArtifact
 from repogen.artifacts.report import Status
 from repogen.artifacts.serving import SmokeReport
 from repogen.build import node, steps
@@ -30,7 +32,6 @@ from .conftest import PLAIN, RecordedProgress, built_model, ensemble_of, session
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
-    from pathlib import Path
 
     from repogen.build.session import BuildSession
     from repogen.spec.models import Spec
@@ -201,6 +202,64 @@ def test_result_that_cannot_be_read(spec: Spec, tmp_path: Path, content: bytes) 
     session = session_with(spec, tmp_path / "stage", Broken(spec.root), server=None)
     with pytest.raises(TaskLostError):
         verify_model(session, ModelRun("m", session.progress, session.cancelled), threads=1)
+
+
+def _replace_result(outputs: Path, plant: Callable[[Path], object]) -> None:
+    (outputs / process.RESULT).unlink()
+    plant(outputs / process.RESULT)
+
+
+@pytest.mark.parametrize(
+    ("plant", "error", "message"),
+    [
+        (lambda o: (o / "artifact-..").touch(), SpecError, "named 'artifact-..'"),
+        (lambda o: (o / "golden-").touch(), SpecError, "named 'golden-'"),
+        (lambda o: (o / "golden-model.onnx").touch(), SpecError, r"named '(golden|artifact)-model\.onnx'"),
+        (lambda o: (o / "artifact-golden-golden.json").touch(), SpecError, "golden-golden.json'"),
+        (lambda o: (o / "link").symlink_to("/etc/passwd"), SpecError, "named 'link', which is not a regular file"),
+        (lambda o: os.mkfifo(o / "fifo"), SpecError, "named 'fifo', which is not a regular file"),
+        (lambda o: (o / "directory").mkdir(), SpecError, "named 'directory', which is not a regular file"),
+        (lambda o: (o / "artifact-model.onnx").unlink(), TaskLostError, r"did not return the file 'model\.onnx'"),
+        (lambda o: (o / "golden-golden.json").unlink(), TaskLostError, r"did not return the file 'golden\.json'"),
+        (lambda o: _replace_result(o, Path.mkdir), TaskLostError, "cannot be read"),
+        (lambda o: _replace_result(o, os.mkfifo), TaskLostError, "cannot be read: .*not a regular file"),
+        (lambda o: _replace_result(o, lambda path: path.symlink_to("/dev/zero")), TaskLostError, "not a regular file"),
+        (lambda o: _replace_result(o, lambda path: path.write_bytes(b'{"content": "\\u0000"}')), TaskLostError, "NUL"),
+    ],
+)
+@pytest.mark.usefixtures("jobs")
+def test_hostile_files(
+    spec: Spec, tmp_path: Path, plant: Callable[[Path], object], error: type[Exception], message: str
+) -> None:
+    """Whatever an executor leaves in the output directory, nothing outside of it is read, written or published."""
+
+    class Hostile(InThisProcess):
+        def run(self, task: Task, progress: Callable[[str], None], cancelled: threading.Event) -> None:
+            super().run(task, progress, cancelled)
+            plant(task.outputs)
+
+    executor = Hostile(spec.root)
+    session = session_with(spec, tmp_path / "stage", executor, server=None)
+    with pytest.raises(error, match=message) as caught:
+        verify_model(session, ModelRun("m", session.progress, session.cancelled), threads=1)
+    assert getattr(caught.value, "code", "") in {"executor.file", "executor.lost"}
+    assert {path.name for path in executor.tasks[0].outputs.parent.iterdir()} == {"inputs", "outputs"}
+
+
+@pytest.mark.usefixtures("jobs")
+def test_paths_in_a_result_are_names(spec: Spec, tmp_path: Path) -> None:
+    """A machine cannot name a file of this one."""
+    (tmp_path / "model.onnx").write_bytes(b"secret")
+
+    def elsewhere(result: Result) -> Result:
+        assert result.built is not None
+        assert isinstance(result.built.artifact, OnnxArtifact)
+        artifact = replace(result.built.artifact, path=tmp_path / "model.onnx")
+        return replace(result, built=replace(result.built, artifact=artifact, golden_dir=tmp_path))
+
+    session = session_with(spec, tmp_path / "stage", InThisProcess(spec.root, elsewhere), server=None)
+    verify_model(session, ModelRun("m", session.progress, session.cancelled), threads=1)()
+    assert (spec.repository / "m" / "1" / "model.onnx").read_bytes() != b"secret"
 
 
 def test_number_of_tasks_at_a_time_is_the_executor_s(tmp_path: Path) -> None:

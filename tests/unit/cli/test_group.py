@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from repogen.cli.group import main
+from repogen.cli.group import handle_errors, main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +58,40 @@ def test_misspelled_command_has_a_suggestion() -> None:
     """The most similar command."""
     result = CliRunner().invoke(main, ["biuld"])
     assert (result.exit_code, 'did you mean "build"?' in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "message"),
+    [
+        (errno.ENOSPC, 7, "No space left on device: x"),
+        (errno.EROFS, 7, "Read-only file system: x"),
+        (errno.EMFILE, 7, "ulimit -n"),
+        (errno.ENOENT, 70, "this is a bug in repogen"),
+    ],
+)
+def test_errors_of_the_machine_are_not_bugs(
+    capsys: pytest.CaptureFixture[str], code: int, exit_code: int, message: str
+) -> None:
+    """Any operation can have them; any other OSError that nothing handles is a bug."""
+
+    @click.command()
+    def command() -> None:
+        with handle_errors(debug=False):
+            raise OSError(code, os.strerror(code), "x")
+
+    with pytest.raises(SystemExit) as caught:
+        command.main([], standalone_mode=False)
+    assert caught.value.code == exit_code
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_low_limit_of_open_files() -> None:
+    """Below it, gRPC ends the process with SIGABRT."""
+    command = f"ulimit -n 20; exec {sys.executable} -m repogen explain RG101"
+    run = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)  # noqa: S607 - the system's
+    assert (run.returncode, run.stdout) == (7, "")
+    assert "a process may have only 20 open files" in run.stderr
+    assert "ulimit -n 4096" in run.stderr
 
 
 @pytest.mark.parametrize("arguments", [["build"], ["history", "m", "--spec"]])

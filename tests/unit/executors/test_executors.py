@@ -194,16 +194,32 @@ def test_task_that_always_loses_its_node_fails(task: Task) -> None:
     ("sent", "error", "message"),
     [
         ([("failed", ("the process ended", "hint", "log"))], TaskLostError, "the process ended"),
-        ([("file", "../x")], SpecError, "a node sent a file with the invalid name '../x'"),
+        ([("file", "../x")], SpecError, r"returned a file named '\.\./x', which is not a plain name"),
+        ([("file", "/x")], SpecError, "named '/x'"),
+        ([("file", "..")], SpecError, r"named '\.\.'"),
+        ([("file", ".."), ("data", b"x")], SpecError, r"named '\.\.'"),
+        ([("file", "")], SpecError, "named ''"),
+        ([("file", "a\0b")], SpecError, r"named 'a\\x00b'"),
+        ([("file", "\ud800")], SpecError, "not a plain name"),
+        ([("file", "a" * 256)], SpecError, "not a plain name"),
+        ([("file", "x"), ("data", b"1"), ("file", "x")], SpecError, "named 'x', which is .* the name of another file"),
+        ([("file", 5)], SpecError, "not the result of a task"),
+        ([("data", b"x")], SpecError, "not the result of a task"),
+        ([("file", "x"), ("data", "text")], SpecError, "not the result of a task"),
+        ([("step", None)], SpecError, "not the result of a task"),
+        ([("failed", "no")], SpecError, "not the result of a task"),
+        ([None], SpecError, "not the result of a task"),
         ([_FailedError("no such resource")], SpecError, "Ray cannot run the task: no such resource"),
     ],
 )
 def test_task_that_fails_is_not_repeated(task: Task, sent: list[object], error: type[Exception], message: str) -> None:
     """A failure of the process, a node that sends a wrong name, or a task that Ray rejects."""
     ray = FakeRay(sent, [("end", "")])
+    before = {path.name for path in task.outputs.parent.iterdir()}
     with pytest.raises(error, match=message):
         Cluster(ray).run(task, print, threading.Event())
     assert len(ray.sent) == 1
+    assert {path.name for path in task.outputs.parent.iterdir()} == before
 
 
 def test_cancelled_task_is_ended(task: Task) -> None:

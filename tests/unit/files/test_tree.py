@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from repogen.files.tree import remove_tree, walk
 from tests.support.deep_tree import deep_tree
@@ -22,6 +25,30 @@ def test_entries(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert list(walk(tmp_path)) == [(tmp_path, ["b", "link"], ["a", "fifo"]), (tmp_path / "b", [], ["file"])]
     assert list(walk(tmp_path / "missing")) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "strict", "is_error"),
+    [(errno.EACCES, False, False), (errno.EACCES, True, True), (errno.EMFILE, False, True)],
+)
+def test_directory_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, strict: bool, is_error: bool
+) -> None:
+    """It is left out of a foreign tree, and not of an own one; with too many open files, no tree is complete."""
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def scandir(path: Path) -> Any:
+        if path.name == "closed":
+            raise OSError(code, os.strerror(code), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    if is_error:
+        with pytest.raises(OSError, match="closed"):
+            list(walk(tmp_path, strict=strict))
+    else:
+        assert list(walk(tmp_path, strict=strict)) == [(tmp_path, ["closed"], [])]
 
 
 def test_deep_tree(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -12,6 +13,7 @@ from repogen.artifacts.built_model import FileRecord
 from repogen.artifacts.named_file import data_file
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, Provenance
+from repogen.repository import digest
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.manifest import damaged_files, damaged_named_files, unlisted_files
 
@@ -58,6 +60,19 @@ def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("repogen.repository.digest.sha256_file", failing)
     assert damaged_files(tmp_path, manifest) == ("model.onnx cannot be read", "model.onnx.data cannot be read")
+
+
+@pytest.mark.parametrize("size", [10, 5_000_000], ids=["small", "in threads"])
+def test_file_is_not_damaged_if_too_many_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """A sync would download it again, and a rollback would reject the version."""
+    manifest = published(tmp_path, size)
+
+    def full(path: Path) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    monkeypatch.setattr(digest, "open_regular", full)
+    with pytest.raises(OSError, match="Too many open files"):
+        damaged_files(tmp_path, manifest)
 
 
 def test_named_files_are_compared_in_the_model_s_directory(tmp_path: Path) -> None:

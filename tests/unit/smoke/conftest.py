@@ -95,11 +95,17 @@ class SimulatedTriton:
         return self.totals
 
     def infer(
-        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+        self,
+        model: str,
+        version: int,
+        inputs: Sequence[WireTensor],
+        position: SequencePosition | None = None,
+        max_bytes: int | None = None,
     ) -> Arrays:
         """Reject requests that the config forbids, else return the outputs."""
         self.positions.append(position)
         assert self.ready(model, version)
+        assert max_bytes is not None
         self.requests += 1
         if "dies" in self.flaws or "hangs" in self.flaws:
             self.dead = "dies" in self.flaws
@@ -131,10 +137,11 @@ class SimulatedTriton:
         version: int,
         requests: Sequence[Sequence[WireTensor]],
         positions: Sequence[SequencePosition] = (),
+        max_bytes: int | None = None,
     ) -> list[Arrays]:
         """Infer all requests; two of them in one execution."""
         each: list[SequencePosition | None] = list(positions) or [None] * len(requests)
-        outputs = [self.infer(model, version, inputs, place) for inputs, place in zip(requests, each, strict=True)]
+        outputs = [self.infer(model, version, *request, max_bytes) for request in zip(requests, each, strict=True)]
         if "never joins" not in self.flaws:
             self.totals = Counts(self.totals.inferences, self.totals.executions - 1)
         return outputs[::-1] if "mixes a burst" in self.flaws else outputs

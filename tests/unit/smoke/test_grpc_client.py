@@ -36,6 +36,7 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         self.address = ""
         self.version = ""
         self.count = 1
+        self.padding = b""
 
     def ModelInfer(self, request: ModelInferRequest, context: grpc.ServicerContext) -> ModelInferResponse:  # noqa: N802 - gRPC's name
         """Answer one request."""
@@ -44,6 +45,7 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         response = ModelInferResponse(raw_output_contents=request.raw_input_contents)
         for tensor in request.inputs:
             response.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        response.parameters["padding"].string_param = self.padding.decode()
         return response
 
     def RepositoryIndex(self, *_: object) -> RepositoryIndexResponse:  # noqa: N802 - as above
@@ -116,3 +118,20 @@ def test_large_index_is_rejected(echo: tuple[Echo, GrpcClient]) -> None:
     service.version = "1" * 60
     with pytest.raises(RefusedError, match="larger than max"):
         client.index()
+
+
+def test_response_larger_than_expected_is_rejected(echo: tuple[Echo, GrpcClient]) -> None:
+    """A hostile server could use all memory: a burst has up to 128 responses at a time."""
+    service, client = echo
+    service.padding = bytes(2**22)
+    request = [WireTensor("x", "FP32", VALUES)]
+    for send in (
+        lambda: client.infer("m", 1, request, max_bytes=2**20),
+        lambda: client.burst("m", 1, [request] * 2, max_bytes=2**22),
+    ):
+        with pytest.raises(
+            RefusedError, match=r"the response is larger than what is expected: .*\(4194\d+ vs\. 4194304"
+        ):
+            send()
+    assert np.array_equal(client.infer("m", 1, request, max_bytes=2**22 + 1)["x"], VALUES)
+    assert np.array_equal(client.infer("m", 1, request)["x"], VALUES)

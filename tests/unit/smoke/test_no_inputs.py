@@ -27,10 +27,15 @@ class ConstantTriton(SimulatedTriton):
     """Serves zeros to requests without inputs."""
 
     def infer(
-        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+        self,
+        model: str,
+        version: int,
+        inputs: Sequence[WireTensor],
+        position: SequencePosition | None = None,
+        max_bytes: int | None = None,
     ) -> Arrays:
         """Return the output."""
-        assert (model, version, list(inputs), position) == ("constant", 1, [], None)
+        assert (model, version, list(inputs), position, max_bytes) == ("constant", 1, [], None, 2**20 + 16)
         return {"y": np.zeros(2, np.float32)}
 
 

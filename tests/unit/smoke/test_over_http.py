@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
-import socket
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import pytest
 from repogen.smoke import over_http
 from repogen.smoke.inference import NoResponseError, RefusedError, SequencePosition, WireTensor
 from repogen.smoke.over_http import decode_response, encode_request, golden_over_http
+from tests.support.hostile_server import hostile_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,57 +96,36 @@ def test_strings_with_wrong_lengths_are_rejected() -> None:
             decode_response(header + body, str(len(header)))
 
 
-@pytest.fixture
-def hostile(simulated: Callable[..., tuple[Any, Any]]) -> Iterator[Callable[..., tuple[Any, str]]]:
-    """Return a model, and the address of a service that sends bytes again and again until the connection is closed."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    threads: list[threading.Thread] = []
-
-    def start(*parts: bytes) -> tuple[Any, str]:
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, suppress(OSError):
-                connection.recv(2**20)
-                connection.sendall(parts[0])
-                while parts[1:]:
-                    connection.sendall(parts[1])
-
-        threads.append(threading.Thread(target=serve))
-        threads[0].start()
-        return simulated()[1], f"127.0.0.1:{listener.getsockname()[1]}"
-
-    yield start
-    for thread in threads:
-        thread.join()
-    listener.close()
-
-
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ((b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 100_000), "larger than 1000000 bytes"),
-        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"4\r\nabcd\r\n"), "larger than 1000000 bytes"),
-        ((b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",), "truncated"),
+        ((b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 100_000), "larger than 1048624 bytes"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"4\r\nabcd\r\n"), "larger than 1048624 bytes"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffff\r\n",), "HTTP: "),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",), "97 more expected"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999999\r\n\r\nabc",), "more expected"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nabc",), "encoded as 'gzip'"),
         ((b"HTTP/1.1 200 OK\r\nX: ", b"x" * 100_000), "HTTP: "),
         ((b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), "HTTP: "),
+        ((b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000), "larger than"),
         ((b"nothing",), "HTTP: "),
     ],
 )
-def test_endless_response(
-    hostile: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch, parts: tuple[bytes, ...], problem: str
-) -> None:
-    """A response has limits on its size, and an incomplete one is not an answer."""
-    monkeypatch.setattr(over_http, "MAX_GRAPH_BYTES", 1_000_000)
-    with pytest.raises(NoResponseError, match=problem):
-        golden_over_http(*hostile(*parts))
+def test_endless_response(simulated: Callable[..., tuple[Any, Any]], parts: tuple[bytes, ...], problem: str) -> None:
+    """A response may be twice as large as the golden outputs, 24 bytes here, and 1 MiB more; it must be complete."""
+    with hostile_server(*parts) as address, pytest.raises(NoResponseError, match=problem):
+        golden_over_http(simulated()[1], address)
 
 
-def test_slow_response(hostile: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every part arrives within the timeout of the connection, but the response is never complete."""
+@pytest.mark.parametrize("part", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
+def test_slow_response(simulated: Callable[..., tuple[Any, Any]], monkeypatch: pytest.MonkeyPatch, part: bytes) -> None:
+    """Every byte arrives within the timeout of the connection, but the response, or its headers, have no end."""
     monkeypatch.setattr(over_http, "_SECONDS", 0.2)
-    monkeypatch.setattr(over_http, "MAX_GRAPH_BYTES", 2**60)
-    with pytest.raises(NoResponseError, match="was not complete after"):
-        golden_over_http(*hostile(b"HTTP/1.1 200 OK\r\n\r\n", b"x"))
+    with (
+        hostile_server(part, b"x", pause=0.01) as address,
+        pytest.raises(NoResponseError, match="was not complete after"),
+    ):
+        golden_over_http(simulated()[1], address)
 
 
 @pytest.fixture
@@ -164,7 +142,7 @@ def proxy(simulated: Callable[..., tuple[Any, Any]]) -> Iterator[Callable[..., t
                 length = int(self.headers["Inference-Header-Content-Length"])
                 (tensor,) = json.loads(content[:length])["inputs"]
                 array = np.frombuffer(content[length:], np.float32).reshape(tensor["shape"])
-                (y,) = triton.infer("double", 1, [WireTensor("x", "FP32", array)]).values()
+                (y,) = triton.infer("double", 1, [WireTensor("x", "FP32", array)], None, 2**20).values()
                 header, body = encode_request([WireTensor("y", "FP32", y)], None)
                 response, size = as_response(header, body)
                 self.send_response(400 if "broken" in flaws else 200)

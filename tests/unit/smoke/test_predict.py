@@ -28,10 +28,15 @@ class Doubling:
         self.shapes: list[tuple[int, ...]] = []
 
     def infer(
-        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+        self,
+        model: str,
+        version: int,
+        inputs: Sequence[WireTensor],
+        position: SequencePosition | None = None,
+        max_bytes: int | None = None,
     ) -> Arrays:
         """Double ``x``; outside of a sequence."""
-        assert position is None
+        assert (position, max_bytes) == (None, None)
         assert (model, version) == ("served", 1)
         array = inputs[0].array
         self.shapes.append(array.shape)
@@ -63,9 +68,11 @@ class Doubling:
         version: int,
         requests: Sequence[Sequence[WireTensor]],
         positions: Sequence[SequencePosition] = (),
+        max_bytes: int | None = None,
     ) -> list[Arrays]:
         """Infer one after another."""
         assert not positions
+        assert max_bytes is None
         return [self.infer(model, version, inputs) for inputs in requests]
 
     def load(self, model: str, config: str | None, files: object) -> None:

@@ -352,7 +352,7 @@ def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Itera
     ],
 )
 def test_invalid_response(status: int, headers: dict[str, str], body: bytes) -> None:
-    """One that is too large or incomplete, or that does not say where to get a token."""
+    """One that is too large or incomplete, or that does not specify where to get a token."""
     with (
         hostile_registry(status, headers, body) as (host, _),
         pytest.raises(PublishError) as caught,
@@ -363,7 +363,7 @@ def test_invalid_response(status: int, headers: dict[str, str], body: bytes) -> 
 
 
 def test_upload_without_a_location(tmp_path: Path) -> None:
-    """The registry accepts it, but does not say where to."""
+    """The registry accepts it, but does not specify where to."""
     (tmp_path / "file").write_bytes(b"x")
     with (
         hostile_registry(202, {}, b"") as (host, _),
@@ -375,16 +375,16 @@ def test_upload_without_a_location(tmp_path: Path) -> None:
 
 
 def test_response_is_not_unpacked(tmp_path: Path) -> None:
-    """A registry cannot make a response expand: it is used as it was sent, as its digest is computed."""
+    """A registry cannot make a response expand: one that is compressed is rejected."""
     bomb = gzip.compress(bytes(2**25))
     layer = _Descriptor(mediaType=LAYER, digest=f"sha256:{hashlib.sha256(bomb).hexdigest()}", size=len(bomb))
     with (
         hostile_registry(200, {"Content-Encoding": "gzip"}, bomb) as (host, _),
         Registry(reference(image(f"oci://{host}/m:1"))) as registry,
     ):
-        registry.download(layer, tmp_path / "layer")
-        assert (tmp_path / "layer").read_bytes() == bomb
-        with pytest.raises(PublishError, match="manifest"):
+        with pytest.raises(PublishError, match="encoded as 'gzip'"):
+            registry.download(layer, tmp_path / "layer")
+        with pytest.raises(PublishError, match="encoded as 'gzip'"):
             registry.layers()
 
 

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import repogen
-from repogen.errors import PublishError
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.sync import SyncOptions
+from repogen.errors import PublishError, error_from_record
+from repogen.registry.sync.sync import sync
 from tests.support.published import Publisher
+from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +46,14 @@ def commands(repository: Path, source: Path) -> list[Callable[[], object]]:
     ]
 
 
+def synced(registry: SimulatedRegistry, repository: Path) -> None:
+    """Sync; the error of a version is raised."""
+    report = sync(registry, repository, SyncOptions("champion"), Silent())
+    for version in report.versions:
+        if version.error is not None:
+            raise error_from_record(version.error)
+
+
 def fails(command: Callable[[], object]) -> bool:
     """Return whether a command fails with exit code 7."""
     try:
@@ -58,30 +70,40 @@ def mount(*arguments: str) -> None:
 
 def main(disk: Path, other: Path) -> None:
     """Run every command on a full disk, on a read-only one, and again with space."""
-    mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk))
+    mount("-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk))
     publisher, source = Publisher(disk / "place" / "repo"), Publisher(other / "source" / "repo")
     for number in range(5):
         publisher.publish(weights=bytes([number]) * _SIZE, labels=(str(number), "b"))
     source.publish(weights=b"x" * _SIZE, labels=("x", "y"))
     rollback, publish, prune = commands(publisher.repository, source.repository)
+    registry, copy = SimulatedRegistry(other / "registry"), disk / "copy" / "repo"
+    registry.register(version_of_bytes(other / "built" / "1", weights=b"1" * _SIZE), "champion")
+    update = partial(synced, registry, copy)
+    update()
+    registry.register(version_of_bytes(other / "built" / "2", weights=b"2" * _SIZE), "champion")
 
     before = state(publisher.repository)
     fill(disk / "full")
     assert fails(publish)
     assert fails(rollback)
+    assert fails(update)
+    assert state(copy) == ((1,), (1,), None)
     assert state(publisher.repository) == before
     assert len(repogen.prune(keep=4, repository=publisher.repository).deleted) == 1  # needs no space
     before = state(publisher.repository)
     assert before == ((5, 4, 3, 2), (5,), None)
 
     mount("-o", "remount,ro", str(disk))
-    assert [fails(command) for command in (rollback, publish, prune)] == [True] * 3
+    assert [fails(command) for command in (rollback, publish, prune, update)] == [True] * 4
+    assert state(copy) == ((1,), (1,), None)
     assert state(publisher.repository) == before
     assert repogen.diff("m", repository=publisher.repository).sizes
     mount("-o", "remount,rw", str(disk))
 
     (disk / "full").unlink()
-    assert not any(fails(command) for command in (rollback, publish, prune))
+    assert not any(fails(command) for command in (rollback, publish, prune, update))
+    assert state(copy)[1:] == ((2,), None)
+    assert {path.name for path in copy.parent.iterdir()} == {"repo"}
     assert state(publisher.repository) == ((6, 5, 4, 3), (3,), 3)
     assert {path.name for path in publisher.repository.parent.iterdir()} == {"repo", "stage-of-repo"}
 

@@ -205,6 +205,14 @@ def test_full_and_read_only_disk(tmp_path: Path) -> None:
     assert (small_disk.returncode, small_disk.stderr) == (0, "")
 
 
+@pytest.mark.full
+def test_few_open_files(tmp_path: Path) -> None:
+    """With too few open files, a command fails with a message and changes nothing; no file counts as damaged."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.unit.versions.few_files", str(tmp_path)]
+    few_files = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (few_files.returncode, few_files.stderr) == (0, "")
+
+
 def test_commands_at_the_same_time(publisher: Publisher) -> None:
     """Each command completes, or fails because another one changed the model; the result is whole."""
     prepare(publisher, SCENARIOS["publish"])

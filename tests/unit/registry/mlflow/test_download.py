@@ -147,7 +147,7 @@ def test_directories_without_end(
 def test_file_is_not_listed_before_it_is_downloaded(tmp_path: Path) -> None:
     """The server may list directories below it."""
     artifacts = EndlessArtifacts()
-    download._download(artifacts, "a/model.onnx", tmp_path)  # noqa: SLF001 - what every download uses
+    download._download(artifacts, "a/model.onnx", 1, tmp_path)  # noqa: SLF001 - what every download uses
     assert artifacts.downloads == ["a/model.onnx"]
 
 

@@ -181,7 +181,7 @@ def test_packed_packages_are_published_next_to_the_code(tmp_path: Path) -> None:
     assert staged.manifest.sha256 == sha256(b"the user's").hexdigest()
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "manifest.json", "packages", "../escape.json"])
+@pytest.mark.parametrize("name", ["model.onnx", "manifest.json", "packages", "../escape.json", "..", "", "a\0b"])
 def test_reserved_companion_names(name: str, tmp_path: Path) -> None:
     """A companion cannot replace a file of the version, or be outside of it."""
     with prepare_stage_root(tmp_path / "repo", None) as root:

@@ -1,0 +1,213 @@
+"""Limits on the responses of HTTP servers: their size, and the time that they take.
+
+The timeout of an HTTP client applies to each read from a connection, so a response that arrives a byte at a time has no
+end. The clients that repogen uses (urllib, requests, and with it MLflow's and oras') are based on ``http.client``,
+which creates each response with the ``response_class`` of a connection. The limits are there, so they also apply to
+headers, and to bodies that a client only reads to discard them: those of redirects, and of errors before a retry.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cache
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPResponse
+from io import BufferedReader, RawIOBase
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+    from _typeshed import WriteableBuffer
+
+Connection = TypeVar("Connection", bound=HTTPConnection)
+
+MAX_BYTES = 32 * 2**20
+"""Limit for a response whose size is not known before; parsed JSON takes several times as much memory."""
+SECONDS = 60.0
+BYTES_PER_SECOND = 2**16
+"""Half a megabit per second: downloads of large files are allowed on slow networks, but not without an end."""
+
+_HEADER_BYTES = 2**20
+_COMPLETE = frozenset({HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT})
+_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
+
+
+class ResponseError(Exception):
+    """A response is too large or takes too long, or is compressed: it could unpack to any size.
+
+    It is not an ``OSError``, after which clients would send the request again.
+    """
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Limits of one response; see ``response_limits``."""
+
+    size: int
+    seconds: float = SECONDS
+    bytes_per_second: float = BYTES_PER_SECOND
+
+
+_NO_LIMITS = _Limits(sys.maxsize, math.inf)
+_LIMITS: ContextVar[_Limits | None] = ContextVar("limits", default=None)
+
+
+@contextmanager
+def response_limits(size: int, seconds: float = SECONDS, bytes_per_second: float = BYTES_PER_SECOND) -> Iterator[None]:
+    """Limit the responses to the requests that this thread sends in the block.
+
+    Args:
+        size: Bytes of a body. A response whose status is neither 200 nor 206 has at most ``MAX_BYTES``.
+        seconds: Time for a response, from the end of its request to its last byte.
+        bytes_per_second: A response has one second more for so many bytes of it.
+    """
+    token = _LIMITS.set(_Limits(size, seconds, bytes_per_second))
+    try:
+        yield
+    finally:
+        _LIMITS.reset(token)
+
+
+class LimitedResponse(HTTPResponse):
+    """A response within the limits of the block that sent the request; without one, within the default limits.
+
+    Every method that reads can raise ``ResponseError``.
+    """
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:  # noqa: ANN401 - those of http.client
+        """Read from a connection. The time starts now, when the request was sent."""
+        super().__init__(sock, *args, **options)
+        self._limits = _LIMITS.get() or _Limits(MAX_BYTES)
+        self._source = _Source(self.fp.detach(), self._limits)
+        self.fp = _Reader(self._source)
+
+    def begin(self) -> None:
+        """Read the status and the headers."""
+        super().begin()
+        if self._limits is _NO_LIMITS:
+            return
+        if self.status not in _COMPLETE:
+            self._source.most = min(self._source.most, MAX_BYTES)
+        encoding = self.headers.get("Content-Encoding", "") or "identity"
+        if encoding.lower() != "identity":
+            raise ResponseError(f"the response is encoded as {encoding[:40]!r}, which was not requested")
+
+
+class _Source(RawIOBase):
+    """Reads a connection up to a number of bytes and a time.
+
+    Attributes:
+        most: Largest number of bytes of the body.
+    """
+
+    def __init__(self, raw: RawIOBase, limits: _Limits) -> None:
+        """Begin to count."""
+        self._raw, self._limits = raw, limits
+        self._start, self._received = time.monotonic(), 0
+        self.most = limits.size
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        """Read what has arrived."""
+        count: int | None = self._raw.readinto(buffer)
+        self._received += count or 0
+        if self._received > self.most + _HEADER_BYTES:
+            raise self._error(f"the response is larger than {self.most} bytes")
+        allowed = self._limits.seconds + self._received / self._limits.bytes_per_second
+        if time.monotonic() - self._start > allowed:
+            raise self._error(f"the response was not complete after {allowed:.3g} s")
+        return count
+
+    def _error(self, message: str) -> ResponseError:
+        self._raw.close()  # not every client closes a response after an error
+        return ResponseError(message)
+
+    def fileno(self) -> int:
+        """Return the file descriptor of the connection."""
+        return self._raw.fileno()
+
+    def close(self) -> None:
+        """Close the connection, unless it is used for the next request as well."""
+        self._raw.close()
+        super().close()
+
+
+class _Reader(BufferedReader):
+    """A buffered source, which does not allocate the memory that a header declares."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read up to a number of bytes; all if it is negative."""
+        if size is not None and size > 0 and isinstance(self.raw, _Source):
+            size = min(size, self.raw.most + _HEADER_BYTES + 1)
+        return super().read(size)
+
+
+def limited(connection: type[Connection]) -> type[Connection]:
+    """Return a class of connections whose responses are ``LimitedResponse``."""
+    if connection.response_class is LimitedResponse:
+        return connection
+    cached: Any = connection  # mypy does not know that classes are hashable
+    return cast("type[Connection]", _limited(cached))
+
+
+@cache
+def _limited(connection: type[HTTPConnection]) -> Any:  # noqa: ANN401 - a subclass of the argument
+    return type(connection.__name__, (connection,), {"response_class": LimitedResponse})
+
+
+def limited_adapter(adapter: type[Any]) -> type[Any]:
+    """Return a subclass of a transport adapter of requests, whose responses are ``LimitedResponse``.
+
+    A response that is read into memory has at most ``MAX_BYTES``, or fewer if the block that sends the request says so.
+    A stream has the limits of the block, or none without a block. The time is the read timeout of the request, if it
+    has one.
+
+    Args:
+        adapter: ``requests.adapters.HTTPAdapter``, or a subclass.
+    """
+
+    class Limited(adapter):  # type: ignore[misc]  # not known before
+        """Limits the responses."""
+
+        def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - of requests
+            """Return a pool of limited connections."""
+            pool = super().get_connection_with_tls_context(*args, **options)
+            pool.ConnectionCls = limited(pool.ConnectionCls)
+            return pool
+
+        def send(self, request: Any, stream: bool = False, timeout: Any = None, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002 - the same
+            """Send a request."""
+            limits = _limits_of(request, timeout, stream=stream)
+            if limits is not _NO_LIMITS:
+                request.headers["Accept-Encoding"] = "identity"
+            token = _LIMITS.set(limits)
+            try:
+                return super().send(request, stream=stream, timeout=timeout, **options)
+            finally:
+                _LIMITS.reset(token)
+
+    return Limited
+
+
+def _limits_of(request: Any, timeout: Any, *, stream: bool) -> _Limits:  # noqa: ANN401 - of requests
+    """Return the limits of the response to a request."""
+    limits = _LIMITS.get() or _NO_LIMITS
+    if stream and limits is _NO_LIMITS:
+        return limits
+    if not stream:  # also within a block: the limits of a download are not those of a token that it needs
+        part = _RANGE.fullmatch(str(request.headers.get("Range", "")))
+        most = MAX_BYTES if part is None else max(MAX_BYTES, int(part[2]) - int(part[1]) + 1)
+        limits = _Limits(most) if limits is _NO_LIMITS else replace(limits, size=min(limits.size, most))
+    seconds = timeout[-1] if isinstance(timeout, tuple) else timeout
+    return replace(limits, seconds=seconds) if isinstance(seconds, int | float) else limits

@@ -1,0 +1,145 @@
+"""Limits on HTTP responses, with every client that repogen uses; each server here is hostile."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+from requests import Session
+from requests.adapters import HTTPAdapter
+from urllib3 import Retry
+
+from repogen import responses
+from repogen.artifacts.tracking import Tracking
+from repogen.errors import PublishError, TrackingError
+from repogen.files.url import RepositoryUrl, location
+from repogen.registry.mlflow import preflight as preflight_module
+from repogen.registry.mlflow.client import connect
+from repogen.registry.mlflow.download import _download
+from repogen.registry.mlflow.library import get_artifact_repository
+from repogen.registry.mlflow.preflight import preflight
+from repogen.responses import ResponseError, limited_adapter, response_limits
+from repogen.stores import oci
+from repogen.stores.oci import Registry, reference
+from tests.support.hostile_server import hostile_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OK = b"HTTP/1.1 200 OK\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BLOCK = b"x" * 2**16
+LARGE = [
+    (OK, BLOCK),
+    (CHUNKED, b"10000\r\n" + BLOCK + b"\r\n"),
+    (b"HTTP/1.1 503 Busy\r\nRetry-After: 999999999\r\n\r\n", BLOCK),
+    (b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", BLOCK),
+    (b"HTTP/1.1 404 Missing\r\n\r\n", BLOCK),
+    (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+]
+SLOW = [(OK, b"x"), (b"HTTP/1.1 200 OK\r\nX: ", b"x"), (b"", b"\r")]
+IDS = ["body", "chunks", "busy", "redirect", "missing", "continue"]
+SLOW_IDS = ["slow body", "slow headers", "slow status"]
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "MAX_BYTES", 2**16)
+    monkeypatch.setattr(responses, "_HEADER_BYTES", 2**16)
+    monkeypatch.setattr(oci, "_MAX_MANIFEST_BYTES", 2**16)
+    monkeypatch.setattr(oci, "_SECONDS", 0.3)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    """Return a session with limits, which repeats requests."""
+    retry = Retry(2, status_forcelist={503}, respect_retry_after_header=False, raise_on_status=False)
+    with Session() as session:
+        session.mount("http://", limited_adapter(HTTPAdapter)(max_retries=retry))
+        yield session
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("parts", LARGE, ids=IDS)
+def test_large_response(session: Session, parts: tuple[bytes, bytes], *, stream: bool) -> None:
+    """Also one that the client reads to discard it: before a retry, or after a redirect."""
+    with hostile_server(*parts) as address, response_limits(2**16), pytest.raises(ResponseError, match="larger than"):
+        session.get(f"http://{address}/", stream=stream, timeout=5).content  # noqa: B018 - reads it
+
+
+@pytest.mark.parametrize("parts", SLOW, ids=SLOW_IDS)
+def test_slow_response(session: Session, parts: tuple[bytes, bytes]) -> None:
+    """Every byte arrives within the timeout; the request is not sent again."""
+    with (
+        hostile_server(*parts, pause=0.01) as address,
+        pytest.raises(ResponseError, match=r"not complete after 0\.2"),
+    ):
+        session.get(f"http://{address}/", timeout=(5, 0.2))
+
+
+def test_compressed_response(session: Session) -> None:
+    """It could unpack to any size; a stream without limits is left to its user."""
+    body = gzip.compress(bytes(2**20))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with hostile_server(head + body) as address:
+        with pytest.raises(ResponseError, match="encoded as 'gzip'"):
+            session.get(f"http://{address}/")
+        assert session.get(f"http://{address}/", stream=True).content == bytes(2**20)
+
+
+def test_part_of_a_file_may_be_as_large_as_requested(session: Session) -> None:
+    """MLflow reads parts of 100 MiB into memory."""
+    body = bytes(2**18)
+    head = f"HTTP/1.1 206 Partial Content\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with hostile_server(head + body) as address:
+        response = session.get(f"http://{address}/", headers={"Range": f"bytes=0-{len(body) - 1}"})
+    assert response.content == body
+
+
+@pytest.mark.parametrize("parts", [*LARGE[:3], *SLOW[:1]], ids=[*IDS[:3], *SLOW_IDS[:1]])
+def test_mlflow(tmp_path: Path, parts: tuple[bytes, bytes]) -> None:
+    """MLflow's own client: in bounded time and memory, with one error."""
+    pause = 0.01 if parts in SLOW else 0.0
+    with hostile_server(*parts, pause=pause) as address:
+        connection = connect(Tracking(f"http://{address}", "repogen", register=True, root=tmp_path))
+        with (
+            pytest.raises(TrackingError, match=r"reading the models failed: .*the response (is larger|was not)"),
+            connection.doing("reading the models"),
+        ):
+            connection.client.search_registered_models()
+
+
+@pytest.mark.parametrize("parts", LARGE[:2], ids=IDS[:2])
+def test_artifact_of_mlflow(tmp_path: Path, parts: tuple[bytes, bytes]) -> None:
+    """A server sends more than it listed, without an end: the file has no more than that, and a margin."""
+    with hostile_server(*parts) as address:
+        artifacts = get_artifact_repository(f"http://{address}/api/2.0/mlflow-artifacts/artifacts/m")
+        with pytest.raises(ResponseError, match="larger than 65536 bytes"):
+            _download(artifacts, "model.onnx", 2**16, tmp_path)
+    assert (tmp_path / "model.onnx").stat().st_size <= 2**17
+
+
+@pytest.mark.parametrize("parts", [LARGE[3], LARGE[5], *SLOW[1:]], ids=[IDS[3], IDS[5], *SLOW_IDS[1:]])
+def test_preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[bytes, bytes]) -> None:
+    """The first request to a tracking server."""
+    monkeypatch.setattr(preflight_module, "_MAX_BYTES", 2**16)
+    with (
+        hostile_server(*parts, pause=0.01 if parts in SLOW else 0.0) as address,
+        pytest.raises(TrackingError, match="is not an MLflow server: the response") as caught,
+    ):
+        preflight(Tracking(f"http://{address}", "repogen", register=True, root=tmp_path), seconds=0.3)
+    assert caught.value.code == "tracking.foreign"
+
+
+@pytest.mark.parametrize("parts", [*LARGE, *SLOW], ids=[*IDS, *SLOW_IDS])
+def test_oci_registry(parts: tuple[bytes, bytes]) -> None:
+    """The first request to a registry; it is repeated only where the connection failed."""
+    with hostile_server(*parts, pause=0.01 if parts in SLOW else 0.0) as address:
+        url = location(f"oci://{address}/m:1")
+        assert isinstance(url, RepositoryUrl)
+        with pytest.raises(PublishError, match=r"failed: the response (is larger|was not complete)") as caught:
+            Registry(reference(url))
+    assert caught.value.code == "store.request"
