@@ -288,8 +288,11 @@ def _hash_all(paths: Mapping[str, Path], remembered: Remembered | None = None) -
 
 def _reason(key: str, old: str | None, new: str | None) -> str:
     kind, _, name = key.partition("[")[0].partition(":")
+    is_removed = new in {None, GONE}
+    if kind == "dist" and old is None:
+        return f"{name} {new} is new"
     if kind == "dist":
-        return f"{name} {new} is new" if old is None else f"{name} {old} -> {new}"
+        return f"{name} {old} was removed" if is_removed else f"{name} {old} -> {new}"
     if kind == "target":
         return f"target Triton {old} -> {new}"
     if kind == "spec" and None in {old, new}:
@@ -309,4 +312,4 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
     }.get(kind, f"{key} (recorded by another version of repogen)")
     if old is None:
         return f"{subject} is new"
-    return f"{subject} is {GONE}" if new in {None, GONE} else f"{subject} changed"
+    return f"{subject} was removed" if is_removed else f"{subject} changed"

@@ -86,7 +86,7 @@ def _weights_text(weights: WeightsDiff) -> str:
     if weights.unchanged:
         return f"the same ({weights.same + weights.renamed} tensors){renamed}"
     parts = [f"{weights.same} tensors the same"]
-    for kind, names in (("changed", weights.changed), ("new", weights.added), ("gone", weights.removed)):
+    for kind, names in (("changed", weights.changed), ("new", weights.added), ("removed", weights.removed)):
         if names:
             parts.append(f"{len(names)} {kind} ({_limited(names)})")
     return ", ".join(parts) + renamed

@@ -83,7 +83,7 @@ def _config_differences(
     for view in before:
         dims = (*batch, *view.model_dims)
         if view.name not in after:
-            yield f"{kind} {view.name!r} is gone"
+            yield f"{kind} {view.name!r} was removed"
             continue
         tensor = after[view.name]
         new_dims = tuple(-1 if isinstance(dim, str) else dim for dim in tensor.shape) or (1,)
@@ -151,7 +151,7 @@ def _differences(kind: str, old: tuple[TensorSpec, ...], new: tuple[TensorSpec, 
     before, after = {tensor.name: tensor for tensor in old}, {tensor.name: tensor for tensor in new}
     for name, tensor in before.items():
         if name not in after:
-            yield f"{kind} {name!r} is gone"
+            yield f"{kind} {name!r} was removed"
         elif (old_text := _describe(tensor)) != (new_text := _describe(after[name])):
             yield f"{kind} {name!r} was {old_text}, is {new_text}"
     for name in after:

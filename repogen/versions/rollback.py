@@ -224,7 +224,9 @@ def _notes(repository: Path, record: ModelRecord, staged: StagedVersion, *, allo
     """
     current = _served_manifest(repository, record.name)
     if current is not None:
-        yield from (f"clients notice: {line}" for line in differences(current.signature, staged.manifest.signature))
+        yield from (
+            f"changed for clients: {line}" for line in differences(current.signature, staged.manifest.signature)
+        )
     problems = {record.name: unfit(staged.config.text, record.name, repository)}
     users = unfit_users(repository, staged, ())
     for ensemble, problem in ((name, text) for name, text in {**problems, **users}.items() if text):

@@ -37,7 +37,7 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
     version = None if number is None else record.find(number)
     if version is None:
         existing = ", ".join(str(each.version) for each in record.versions) or "none"
-        missing = f"{name} has no version {number}" if number is not None else f"{name} serves no version"
+        missing = f"{name} has no version {number}" if number is not None else f"Triton serves no version of {name}"
         raise SpecError(missing, f"its versions are {existing}", code="repository.no-such-version")
     if version.manifest is None:
         raise PublishError(

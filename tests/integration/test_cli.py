@@ -302,7 +302,7 @@ def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -
     result = project.run("build", "--no-smoke", "--json")
     error = json.loads(result.stdout)["models"][0]["error"]
     assert (result.returncode, error["code"], set(error)) == (7, "publish.breaking", ERROR_KEYS)
-    assert "output 'y' is gone" in error["message"]
+    assert "output 'y' was removed" in error["message"]
     assert before == project.published()
     allowed = project.run("build", "--no-smoke", "--breaking", "--json")
     assert (allowed.returncode, json.loads(allowed.stdout)["models"][0]["version"]) == (0, 2)

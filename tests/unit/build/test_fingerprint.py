@@ -167,14 +167,14 @@ def test_deleted_file_is_a_change(project: Path) -> None:
     """Code that the last build imported and that no longer exists."""
     old = recorded(project)
     (project.parent / "shared.py").unlink()
-    expected = ["../shared.py is gone"]
+    expected = ["../shared.py was removed"]
     assert expected == reasons(old, project)
 
 
 def test_other_version_of_a_distribution_is_a_change(project: Path) -> None:
-    """The reason has both versions; a distribution that is no longer installed is gone."""
+    """The reason has both versions; a distribution that is no longer installed was removed."""
     old = {**recorded(project), "dist:PyYAML": "1.0", "dist:no-such-distribution": "2.0"}
-    expected = [f"PyYAML 1.0 -> {version('PyYAML')}", "no-such-distribution 2.0 -> gone"]
+    expected = [f"PyYAML 1.0 -> {version('PyYAML')}", "no-such-distribution 2.0 was removed"]
     assert expected == reasons(old, project)
 
 
@@ -212,7 +212,7 @@ def test_exporter_of_a_plugin_is_an_input_of_exporter_auto(project: Path, instal
     install("0.2")
     assert reasons(old, project) == ["extra-plugin 0.1 -> 0.2"]
     install("")
-    assert reasons(old, project) == ["extra-plugin 0.1 -> gone"]
+    assert reasons(old, project) == ["extra-plugin 0.1 was removed"]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_plugin_that_a_model_does_not_use_is_not_an_input(
 def test_other_repogen_is_a_change(project: Path) -> None:
     """Other source code, or a key that this version does not use."""
     old = {**recorded(project), "repogen": "0" * 64, "planet": "x"}
-    expected = ["planet (recorded by another version of repogen) is gone", "repogen itself changed"]
+    expected = ["planet (recorded by another version of repogen) was removed", "repogen itself changed"]
     assert expected == reasons(old, project)
 
 
@@ -299,7 +299,7 @@ def test_every_file_of_the_overrides_is_an_input(project: Path) -> None:
     expected = [
         "the template parts/added is new",
         "the template parts/edited.txt changed",
-        "the template parts/removed.jinja is gone",
+        "the template parts/removed.jinja was removed",
     ]
     assert expected == reasons(old, project)
 

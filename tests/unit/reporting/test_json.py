@@ -126,7 +126,7 @@ DIFF = DiffReport(
     VersionRef(Path("r"), "m", 1),
     VersionRef(Path("s"), "m", 2),
     identical=False,
-    signature=("input 'x' is gone",),
+    signature=("input 'x' was removed",),
     weights=WeightsDiff(1, ("w",), (), ("b",), 2),
     facts=(Change("opset ai.onnx", "17", "20"),),
     nodes=(3, 4),

@@ -61,8 +61,8 @@ def test_back_by_one_and_to_a_version(three: Publisher) -> None:
     reports = [repogen.rollback("m", repository=three.repository) for _ in range(2)]
     assert [(report.before, report.after, report.held) for report in reports] == [((3,), (2,), 2), ((2,), (1,), 1)]
     assert reports[1].notes == (
-        "clients notice: input 'x' was float32 [-1, 4], is float32 [1, 3]",
-        "clients notice: output 'y' was float32 [-1, 4], is float32 [1, 3]",
+        "changed for clients: input 'x' was float32 [-1, 4], is float32 [1, 3]",
+        "changed for clients: output 'y' was float32 [-1, 4], is float32 [1, 3]",
     )
     own = (model / "1" / "config.pbtxt").read_text()
     lines = (model / "config.pbtxt").read_text().splitlines()
