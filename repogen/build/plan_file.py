@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from repogen.errors import SpecError
 from repogen.files import read_bytes, reason
+from repogen.files.content import ContentError, require_few_values
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_BYTES = 256 * 2**20
+_MAX_VALUES = 5_000_000
 
 
 class _Cost(TypedDict):
@@ -27,7 +29,7 @@ class _Model(TypedDict):
 
 
 class _Plan(TypedDict):
-    models: list[_Model]
+    models: Annotated[list[_Model], FailFast()]
 
 
 _PLAN = TypeAdapter(_Plan)
@@ -40,9 +42,13 @@ def read_plan(path: Path) -> dict[str, float]:
         SpecError: The file can't be read, or is not such a document.
     """
     try:
-        document = _PLAN.validate_json(read_bytes(path, _MAX_BYTES))
+        content = read_bytes(path, _MAX_BYTES)
+        require_few_values(content, _MAX_VALUES)
+        document = _PLAN.validate_json(content)
     except OSError as error:
         raise _unusable(path, f"can't be read: {reason(error)}") from error
+    except ContentError as error:
+        raise _unusable(path, f"is not a plan: it {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 16 * 2**20
 """Limit for text that has no smaller one: JSON, code, class names. Real files have kilobytes."""
 
+_MAX_VALUES = 1_000_000
 _MAX_HOLES = 2**30
 """Bytes of a file that may be without space on the disk, in addition to as many as have space."""
 
@@ -37,6 +38,19 @@ def open_regular(path: Path) -> BufferedReader:
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def require_few_values(json: str | bytes, limit: int = _MAX_VALUES) -> None:
+    """Require that a JSON text has a limited number of values, before it is decoded.
+
+    pydantic needs a kilobyte for each value of a wrong type, and a value needs two bytes.
+
+    Raises:
+        ContentError: It has more.
+    """
+    commas = json.count(b",") if isinstance(json, bytes) else json.count(",")
+    if commas > limit:
+        raise ContentError(f"has more than {limit:,} values")
 
 
 def require_allocated(stream: BufferedReader) -> None:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.tuning import TuningRecord
 from repogen.files import read_bytes
+from repogen.files.content import ContentError, require_few_values
 from repogen.reporting.json import as_dict
 from repogen.reporting.json_types import BenchDocument, BuildDocument
 
@@ -120,6 +121,8 @@ def _write_json(document: object, path: Path) -> None:
 
 def _read(path: Path, decode: Callable[[bytes], _Result]) -> _Result | None:
     try:
-        return decode(read_bytes(path))
-    except (OSError, ValidationError):
+        content = read_bytes(path)
+        require_few_values(content)
+        return decode(content)
+    except (OSError, ContentError, ValidationError):
         return None

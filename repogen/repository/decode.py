@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from repogen.errors import ExitCode, RepogenError
-from repogen.files.content import ContentError, read_text
+from repogen.files.content import ContentError, read_text, require_few_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,10 @@ def decode(adapter: TypeAdapter[_T], text: str, where: str) -> _T:
         MalformedRecordError: The text is not JSON, or not of this type. The message names the first wrong key.
     """
     try:
+        require_few_values(text)
         return adapter.validate_json(text, strict=True)
+    except ContentError as error:
+        raise malformed(where, str(error)) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -101,6 +101,7 @@ def test_table(spec: Spec, publish_version: Callable[..., Path]) -> None:
         ('{"models": [{"name": "a", "status": "pending"}]}', "is not a plan: models.0.cost: Field required"),
         ('{"models": [{"name": "a", "status": "pending", "cost": {"seconds": NaN}}]}', "is not a plan"),
         ('{"models": [{"name": "a", "status": "pending", "cost": {"seconds": 1e10}}]}', "is not a plan"),
+        (f'{{"models": [{"1," * 5_000_001}1]}}', "has more than 5,000,000 values"),
     ],
 )
 def test_file_that_is_not_a_plan(tmp_path: Path, text: str | None, problem: str) -> None:

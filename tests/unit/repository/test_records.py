@@ -302,3 +302,9 @@ def test_damaged_owner(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(MalformedRecordError, match=expected) as caught:
         read_owner(tmp_path)
     assert caught.value.where == str(tmp_path / OWNER_FILE)
+
+
+def test_many_values_of_a_wrong_type() -> None:
+    """Each would need a kilobyte of memory for its error, and 16 MiB of text have eight million."""
+    with pytest.raises(MalformedRecordError, match="has more than 1,000,000 values"):
+        manifest_from_json(f'{{"files": [{"1," * 1_000_001}1]}}')
