@@ -52,7 +52,7 @@ def test_recorded_result_is_parsed() -> None:
     assert sample == Sample(p50=5.226, p95=8.779, p99=12.628, throughput=5328.89, requests=494)
 
 
-@pytest.mark.parametrize("text", ["", "Concurrency,Inferences/Second\n1,5\n", "p50 latency\nx\n"])
+@pytest.mark.parametrize("text", ["", "Concurrency,Inferences/Second\n1,5\n", "p50 latency\nx\n", "x" * 200_000])
 def test_result_without_a_measurement_is_an_error(text: str) -> None:
     """An empty or unknown file is not taken for a measurement."""
     with pytest.raises(BenchError, match="perf_analyzer failed"):

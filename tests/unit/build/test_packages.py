@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
+from packaging.requirements import Requirement
 
 from repogen.build import packages
 from repogen.build.packages import pack, pythons_to_pack
@@ -235,3 +236,12 @@ def test_metadata_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(SourceError, match="not a valid wheel"):
         packages._read_wheel(path)  # noqa: SLF001 - pip rejects most of them before
+
+
+def test_requirement_that_cannot_be_evaluated(tmp_path: Path) -> None:
+    """A marker that compares what it cannot compare is reported, with the wheel."""
+    wheel(tmp_path, "repogen_odd", "py3-none-any", {})
+    odd = packages._read_wheel(tmp_path / "repogen_odd-1.0-py3-none-any.whl")  # noqa: SLF001 - as above
+    odd = odd._replace(requires=(Requirement("other; os_name ~= 'a'"),))
+    with pytest.raises(SourceError, match=r"repogen_odd.* has a requirement that cannot be evaluated: other"):
+        packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {"os_name": "posix"})  # noqa: SLF001 - the same
