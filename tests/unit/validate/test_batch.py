@@ -110,6 +110,13 @@ def test_reason_is_reported(as_source: AsSource, function: Callable[[torch.Tenso
     assert "PyTorch" in report.reason
 
 
+def test_guessed_values_are_named_where_batching_fails(as_source: AsSource) -> None:
+    """They may be the only cause; a batch that is possible needs no declaration."""
+    declare = "ids: only the integers 0 and 1 were tested; set inputs: {ids: {range: [0, …]}}"
+    assert declare in measure(replace(as_source(Of(lambda x: x - x.mean(0))), declare=declare)).reason
+    assert not measure(replace(as_source(Of(lambda x: x + 1)), declare=declare)).reason
+
+
 def test_rows_that_depend_on_their_position_are_detected(as_source: AsSource) -> None:
     """Such as a model that adds the row number."""
     source = as_source(Of(lambda x: x + torch.arange(len(x)).reshape(-1, 1)))
