@@ -1,7 +1,11 @@
-"""Translations of operators that TorchScript's exporter lacks: recurrent cells, stable sorting, and ``in``."""
+"""Translations of operators that TorchScript's exporter lacks: recurrent cells, stable sorting, and ``in``.
+
+Its own translation of ``atan2`` is -pi for (0, -1).
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,6 +19,7 @@ def register_symbolics(opset: int) -> None:
     """Register the translations in this process."""
     symbolics: dict[str, Any] = {
         "__contains_": _contains,
+        "atan2": _atan2,
         "gru_cell": _gru_cell,
         "sort": _sort,
         "argsort": _argsort,
@@ -36,6 +41,21 @@ def _contains(g: Any, values: Any, element: Any) -> Any:  # noqa: ANN401 - the e
     for item in items:
         is_equal = g.op("Or", is_equal, g.op("Equal", element, item))
     return is_equal
+
+
+def _atan2(g: Any, y: Any, x: Any) -> Any:  # noqa: ANN401
+    """Return the angle of the point (x, y), with the signs of zeros as in PyTorch."""
+    zero, one, pi, minus_pi = (
+        g.op("CastLike", g.op("Constant", value_t=torch.tensor(number)), y) for number in (0.0, 1.0, math.pi, -math.pi)
+    )
+
+    def has_minus(value: Any) -> Any:  # noqa: ANN401
+        return g.op("Or", g.op("Less", value, zero), g.op("Less", g.op("Reciprocal", value), zero))
+
+    is_origin = g.op("And", g.op("Equal", x, zero), g.op("Equal", y, zero))
+    angle = g.op("Atan", g.op("Div", y, g.op("Where", is_origin, one, x)))
+    half_turn = g.op("Where", has_minus(y), minus_pi, pi)
+    return g.op("Where", has_minus(x), g.op("Add", angle, half_turn), angle)
 
 
 def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401

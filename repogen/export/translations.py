@@ -4,8 +4,8 @@ TorchScript's are in ``repogen.export.symbolics``. ONNX requires of ``TopK`` tha
 in both directions, which is the order of a stable sort. The exporter's own translation of ``cross_entropy`` ignores
 ``label_smoothing`` and does not accept probabilities; that of ``embedding_bag`` with ``padding_idx`` is not valid ONNX;
 those of integer divisions with ``rounding_mode`` compute in float32; those of ``//`` and ``%`` of floats are off by one
-or by the divisor where the rounded quotient is an integer, such as ``1.0 // 0.1``; and that of ``//`` of sizes rounds
-toward zero.
+or by the divisor where the rounded quotient is an integer, such as ``1.0 // 0.1``; that of ``//`` of sizes rounds
+toward zero; and that of ``atan2`` is -pi for (0, -1), and 0 for NaN.
 """
 
 from __future__ import annotations
@@ -98,6 +98,21 @@ def _signed_remainder(self: Any, other: Any) -> tuple[Any, Any]:  # noqa: ANN401
     remainder = op.Mod(self, other, fmod=1)
     has_other_sign = op.Xor(op.Less(remainder, zero), op.Less(other, zero))
     return remainder, op.And(op.Not(op.Equal(remainder, zero)), has_other_sign)
+
+
+def _atan2(self: Any, other: Any) -> Any:  # noqa: ANN401
+    """Return the angle of the point (other, self), with the signs of zeros as in PyTorch, and NaN for NaN."""
+    zero, one, pi = (_as_value(number, self) for number in (0.0, 1.0, math.pi))
+    is_origin = op.And(op.Equal(self, zero), op.Equal(other, zero))
+    angle = op.Atan(op.Div(self, op.Where(is_origin, one, other)))
+    half_turn = op.Where(_has_minus(self), op.Neg(pi), pi)
+    return op.Where(_has_minus(other), op.Add(angle, half_turn), angle)
+
+
+def _has_minus(value: Any) -> Any:  # noqa: ANN401
+    """Return where a float is negative or -0."""
+    zero = _as_value(0.0, value)
+    return op.Or(op.Less(value, zero), op.Less(op.Reciprocal(value), zero))
 
 
 def _as_value(number: Any, like: Any) -> Any:  # noqa: ANN401
@@ -257,6 +272,7 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.remainder.Scalar: _remainder,
     torch.ops.aten.div.Tensor_mode: _divide,
     torch.ops.aten.div.Scalar_mode: _divide,
+    torch.ops.aten.atan2.default: _atan2,
     torch.ops.aten.sort.stable: _sort,
     torch.ops.aten.argsort.stable: _argsort,
     torch.ops.aten._cdist_forward.default: _cdist,  # noqa: SLF001 - the name of the operator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt, prod
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,11 @@ class SweepCase:
 
 
 def plan_sweep(
-    dims: Mapping[str, DimRange], seed: int, seeds: int, extra_sizes: Sequence[Sizes] = ()
+    dims: Mapping[str, DimRange],
+    seed: int,
+    seeds: int,
+    extra_sizes: Sequence[Sizes] = (),
+    smaller: Mapping[str, str] | None = None,
 ) -> list[SweepCase]:
     """Return the cases: the example with ``seeds`` seeds, all dims at their minimum, then the rest by cost.
 
@@ -53,6 +57,7 @@ def plan_sweep(
         seed: First seed.
         seeds: Number of seeds at the example size.
         extra_sizes: Additional sizes, which are required.
+        smaller: Dims whose size cannot exceed that of another dim: in a ragged batch, the rows and their elements.
     """
     example = {name: dim.example for name, dim in dims.items()}
     low = {name: dim.min for name, dim in dims.items()}
@@ -79,7 +84,17 @@ def plan_sweep(
     other_cases.sort(key=lambda case: case.cost)
     lowest = [case for case in other_cases if case.sizes == low]
     first = [SweepCase(example, seed + i, required=i == 0) for i in range(seeds)]
-    return [first[0], *lowest, *first[1:], *(case for case in other_cases if case.sizes != low)]
+    cases = [first[0], *lowest, *first[1:], *(case for case in other_cases if case.sizes != low)]
+    return [replace(case, sizes=_possible(case.sizes, dims, smaller or {})) for case in cases]
+
+
+def _possible(sizes: Sizes, dims: Mapping[str, DimRange], smaller: Mapping[str, str]) -> Sizes:
+    """Return sizes in which each dim of ``smaller`` is at most as large as the other one, which is raised if it can."""
+    changed = dict(sizes)
+    for few, many in smaller.items():
+        changed[many] = max(changed[many], min(changed[few], dims[many].max))
+        changed[few] = min(changed[few], changed[many])
+    return changed
 
 
 def _distinct(candidates: list[Sizes], example: Sizes) -> list[Sizes]:

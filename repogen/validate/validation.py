@@ -15,7 +15,7 @@ from repogen.validate.compare import Comparison, difference
 from repogen.validate.divergence import first_divergence
 from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
-from repogen.validate.ragged import ROW, check_ragged
+from repogen.validate.ragged import ROW, check_ragged, row_dims
 from repogen.validate.rows import RowRecorder
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.tolerance import Limit, coarsest, limits
@@ -169,7 +169,14 @@ def prove(
     """
     comparison = Comparison(source, published, _limits(source, model.parity))
     golden, rows = GoldenRecorder(), RowRecorder(source.signature.batch_dim)
-    parity, allowed = check_parity(comparison, model.parity, (golden, rows), explain=explain, extra_sizes=extra_sizes)
+    parity, allowed = check_parity(
+        comparison,
+        model.parity,
+        (golden, rows),
+        explain=explain,
+        extra_sizes=extra_sizes,
+        smaller=row_dims(source.signature, model.triton),
+    )
     batch_dim: str | None = ROW
     if model.triton.ragged and model.triton.max_batch_size and not isinstance(source.origin, PassThroughSource):
         golden = GoldenRecorder()
