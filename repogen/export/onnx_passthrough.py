@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveInitializersFromInputsPass
+from onnx_ir.passes.common import RemoveInitializersFromInputsPass, RemoveUnusedNodesPass
 
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
@@ -26,12 +26,12 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
     """Read an ONNX file; convert it if its opset is newer than requested, and replace maxima and minima of int64.
 
     Raises:
-        ExportError: The source is not an ONNX file, or onnx's version converter cannot convert it.
+        ExportError: The source is not an ONNX file, cannot be read, or onnx's version converter cannot convert it.
     """
     origin, signature = request.source.origin, request.source.signature
     if not isinstance(origin, OnnxFile):
         raise ExportError("the source is not an ONNX file", code="export.exporter")
-    model = ir.load(origin.path)
+    model = _load(origin.path, [spec.name for spec in signature.outputs])
     _resolve_links(model)
     if model.opset_imports.get("", 0) > request.opset:
         model = _convert(origin.path, model, request.opset)
@@ -46,6 +46,37 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
     if set(selected) <= set(names):  # other names are new names for all outputs
         select_outputs(model, tuple(names.index(name) for name in selected))
     return ExportedGraph(model)
+
+
+def _load(path: Path, selected: list[str]) -> ir.Model:
+    """Read a file without the outputs that are not selected and have no tensor type, which onnx_ir does not read."""
+    proto = onnx.load_model(path, load_external_data=False)
+    outputs = [value for value in proto.graph.output if value.name in selected or _is_readable(value.type)]
+    is_complete = len(outputs) == len(proto.graph.output)
+    if not is_complete:
+        inner = [value for value in proto.graph.value_info if _is_readable(value.type)]
+        for field, values in ((proto.graph.output, outputs), (proto.graph.value_info, inner)):
+            del field[:]
+            field.extend(values)
+    try:
+        model = ir.from_proto(proto)
+    except ir.serde.SerdeError as error:
+        raise ExportError(
+            f"onnx_ir cannot read {path.name}: {error.__cause__ or error}",
+            "export the file again without values of rare types",
+            code="source.onnx",
+            details=str(error),
+        ) from error
+    ir.external_data.set_base_dir(model.graph, path.parent)
+    if not is_complete:
+        RemoveUnusedNodesPass()(model)
+    return model
+
+
+def _is_readable(kind: onnx.TypeProto) -> bool:
+    while kind.WhichOneof("value") in {"sequence_type", "optional_type"}:
+        kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind.optional_type.elem_type
+    return not kind.HasField("map_type")
 
 
 def _convert(path: Path, model: ir.Model, opset: int) -> ir.Model:

@@ -1,11 +1,13 @@
 """Translations of operators that TorchScript's exporter lacks, or translates incorrectly (torch 2.13).
 
 Recurrent cells, stable sorting and ``in`` are missing. ``//`` rounds toward zero, through int64 for floats; ``%`` and
-``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``).
+``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``), and ``atan2`` is -pi
+for (0, -1).
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -24,6 +26,7 @@ def register_symbolics(opset: int) -> None:
     """Register the translations in this process."""
     symbolics: dict[str, Any] = {
         "__contains_": _contains,
+        "atan2": _atan2,
         "gru_cell": _gru_cell,
         "sort": _sort,
         "argsort": _argsort,
@@ -49,6 +52,21 @@ def _contains(g: Any, values: Any, element: Any) -> Any:  # noqa: ANN401 - the e
     for item in items:
         is_equal = g.op("Or", is_equal, g.op("Equal", element, item))
     return is_equal
+
+
+def _atan2(g: Any, y: Any, x: Any) -> Any:  # noqa: ANN401
+    """Return the angle of the point (x, y), with the signs of zeros as in PyTorch."""
+    zero, one, pi, minus_pi = (
+        g.op("CastLike", g.op("Constant", value_t=torch.tensor(number)), y) for number in (0.0, 1.0, math.pi, -math.pi)
+    )
+
+    def has_minus(value: Any) -> Any:  # noqa: ANN401
+        return g.op("Or", g.op("Less", value, zero), g.op("Less", g.op("Reciprocal", value), zero))
+
+    is_origin = g.op("And", g.op("Equal", x, zero), g.op("Equal", y, zero))
+    angle = g.op("Atan", g.op("Div", y, g.op("Where", is_origin, one, x)))
+    half_turn = g.op("Where", has_minus(y), minus_pi, pi)
+    return g.op("Where", has_minus(x), g.op("Add", angle, half_turn), angle)
 
 
 def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401

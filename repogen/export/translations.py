@@ -4,8 +4,8 @@ TorchScript's are in ``repogen.export.symbolics``. ONNX requires of ``TopK`` tha
 in both directions, which is the order of a stable sort. The exporter's own translation of ``cross_entropy`` ignores
 ``label_smoothing`` and does not accept probabilities; that of ``embedding_bag`` with ``padding_idx`` is not valid ONNX;
 those of integer divisions with ``rounding_mode`` compute in float32; those of ``//`` and ``%`` of floats are not exact
-(``repogen.export.division``); that of ``//`` of sizes rounds toward zero; and numbers in float64 are rounded to
-float32.
+(``repogen.export.division``); that of ``//`` of sizes rounds toward zero; that of ``atan2`` is -pi for (0, -1), and 0
+for NaN; and numbers in float64 are rounded to float32.
 """
 
 from __future__ import annotations
@@ -97,6 +97,21 @@ def _full(size: Any, fill_value: Any, dtype: int = -1, **_: object) -> Any:  # n
 def _constant(number: Any, dtype: ir.DataType) -> Any:  # noqa: ANN401
     """Return a Python number as a constant; other values as they are."""
     return op.Constant(value=ir.tensor(number, dtype=dtype)) if isinstance(number, (int, float)) else number
+
+
+def _atan2(self: Any, other: Any) -> Any:  # noqa: ANN401
+    """Return the angle of the point (other, self), with the signs of zeros as in PyTorch, and NaN for NaN."""
+    zero, one, pi = (_constant(number, self.dtype) for number in (0.0, 1.0, math.pi))
+    is_origin = op.And(op.Equal(self, zero), op.Equal(other, zero))
+    angle = op.Atan(op.Div(self, op.Where(is_origin, one, other)))
+    half_turn = op.Where(_has_minus(self), op.Neg(pi), pi)
+    return op.Where(_has_minus(other), op.Add(angle, half_turn), angle)
+
+
+def _has_minus(value: Any) -> Any:  # noqa: ANN401
+    """Return where a float is negative or -0."""
+    zero = _constant(0.0, value.dtype)
+    return op.Or(op.Less(value, zero), op.Less(op.Reciprocal(value), zero))
 
 
 def _lstm(  # noqa: PLR0913, PLR0917 - the operator's arguments
@@ -253,6 +268,7 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.remainder.Scalar: _remainder,
     torch.ops.aten.div.Tensor_mode: _divide,
     torch.ops.aten.div.Scalar_mode: _divide,
+    torch.ops.aten.atan2.default: _atan2,
     torch.ops.aten.sort.stable: _sort,
     torch.ops.aten.argsort.stable: _argsort,
     torch.ops.aten._cdist_forward.default: _cdist,  # noqa: SLF001 - the name of the operator

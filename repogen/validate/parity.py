@@ -23,7 +23,7 @@ from repogen.validate.tolerance import Magnitudes, tolerances_of
 from repogen.validate.variation import FACTORS, Variety, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from repogen.artifacts.source import SourceModel
     from repogen.artifacts.tensors import Array, Arrays, Sizes
@@ -62,6 +62,7 @@ def check_parity(
     *,
     explain: Callable[[Arrays], str] = lambda _: "",
     extra_sizes: Sequence[Sizes] = (),
+    smaller: Mapping[str, str] | None = None,
 ) -> tuple[ParityReport, Tolerances]:
     """Compare the models over the sweep, within the budget.
 
@@ -71,6 +72,7 @@ def check_parity(
         recorders: Receive every case.
         explain: Returns the cause of a difference in one line, for the inputs of the first case that differs.
         extra_sizes: Sizes that must be among the cases.
+        smaller: Dims whose size cannot exceed that of another dim.
 
     Returns:
         The report, and the tolerance of each output at its magnitude over all cases.
@@ -80,7 +82,7 @@ def check_parity(
         ExportError: The original itself fails at a size that the spec declares (exit 3).
     """
     sweep, source = _Sweep(comparison, recorders), comparison.source
-    cases = plan_sweep(source.dims, spec.seed, spec.seeds, extra_sizes, source.signature.batch_dim)
+    cases = plan_sweep(source.dims, spec.seed, spec.seeds, extra_sizes, source.signature.batch_dim, smaller)
     sweep.run(cases, _Budget(spec.budget_seconds))
     sweep.vary_constant_outputs(spec)
     sweep.compare_zeros(spec.seed)

@@ -95,6 +95,20 @@ class _RaggedBatch:
         return [(1, *row[source].shape) if self._is_ragged(source) else row[source].shape for row in rows]
 
 
+def row_dims(signature: Signature, triton: TritonSpec) -> dict[str, str]:
+    """Return the dim with one value for each row of a ragged batch -> the dim with all their elements.
+
+    Each row has at least one element, so a batch with more rows than elements does not exist.
+    """
+    first = {spec.name: spec.shape[0] for spec in signature.inputs if spec.shape}
+    pairs = (
+        (first.get(entry.target_name[0]), first.get(entry.source_input[0]))
+        for entry in triton.batch_input
+        if entry.kind != "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE"
+    )
+    return {few: many for few, many in pairs if isinstance(few, str) and isinstance(many, str) and few != many}
+
+
 def check_ragged(
     comparison: Comparison, allowed: Tolerances, triton: TritonSpec, seed: int, golden: GoldenRecorder
 ) -> BatchReport:

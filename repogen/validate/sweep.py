@@ -4,7 +4,7 @@ Each dim is at its minimum, its maximum, the smallest prime and the prime neares
 example and maximum; all dims together are at their minimum and their maximum. A prime shares no divisor with the sizes
 that a user declares, and shows what only those support.
 
-Large batches are expensive, and what they reveal hardly depends on the other dims: they run at small sizes of these.
+Large batches are expensive, and what they reveal barely depends on the other dims: they run at small sizes of these.
 The case with all dims at their maximum is the most expensive one. It shows what a single dim at its maximum shows, so
 these cases run only if the budget does not allow it.
 """
@@ -12,6 +12,7 @@ these cases run only if the budget does not allow it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isqrt, prod
 from typing import TYPE_CHECKING
 
@@ -143,6 +144,7 @@ def plan_sweep(
     seeds: int,
     extra_sizes: Sequence[Sizes] = (),
     batch_dim: str | None = None,
+    smaller: Mapping[str, str] | None = None,
 ) -> list[SweepCase]:
     """Return the cases: the example with ``seeds`` seeds, all dims at their minimum, then the rest by cost.
 
@@ -152,13 +154,17 @@ def plan_sweep(
         seeds: Number of seeds at the example size.
         extra_sizes: Additional sizes, which are required.
         batch_dim: The dim of axis 0 of all inputs; None if there is none.
+        smaller: Dims whose size cannot exceed that of another dim: in a ragged batch, the rows and their elements.
     """
     grid = _Grid(dims, batch_dim)
-    bounds, large = grid.bounds(), grid.large()
     # One prime size of each dim is required: all sizes that a user declares may share a divisor.
-    required = [grid.low, *grid.near_primes(), *extra_sizes]
+    possible = partial(_possible, dims=dims, smaller=smaller or {})
+    required = [possible(sizes) for sizes in (grid.low, *grid.near_primes(), *extra_sizes)]
+    large = [(possible(preferred), possible(other)) for preferred, other in grid.large()]
+    bounds, maxima = ([possible(sizes) for sizes in group] for group in (grid.bounds(), grid.maxima()))
+    low, high = possible(grid.low), possible(grid.high)
     golden = [*bounds, *(sizes for pair in large for sizes in pair)]
-    candidates = [*bounds, *(sizes for sizes, _ in large), *required, *grid.small_primes()]
+    candidates = [*bounds, *(sizes for sizes, _ in large), *required, *map(possible, grid.small_primes())]
 
     def case(sizes: Sizes, number: int, otherwise: SweepCase | None = None) -> SweepCase:
         is_required, is_probing = sizes in required, not grid.is_declared(sizes)
@@ -167,14 +173,23 @@ def plan_sweep(
     def planned(sizes: Sizes, number: int) -> SweepCase:
         others = [other for preferred, other in large if preferred == sizes != other]
         complete = case(sizes, number, case(others[0], number) if others else None)
-        is_covered = not complete.required and sizes != grid.high and sizes in grid.maxima()
-        return replace(complete, covered_by=grid.high) if is_covered else complete
+        is_covered = not complete.required and sizes != high and sizes in maxima
+        return replace(complete, covered_by=high) if is_covered else complete
 
     cases = [planned(sizes, number) for number, sizes in enumerate(_distinct(candidates, grid.example))]
     cases.sort(key=lambda case: (case.covered_by is not None, case.cost))
-    lowest = [case for case in cases if case.sizes == grid.low]
-    first = [SweepCase(grid.example, seed + i, required=i == 0) for i in range(seeds)]
-    return [first[0], *lowest, *first[1:], *(case for case in cases if case.sizes != grid.low)]
+    lowest = [case for case in cases if case.sizes == low]
+    first = [SweepCase(possible(grid.example), seed + i, required=i == 0) for i in range(seeds)]
+    return [first[0], *lowest, *first[1:], *(case for case in cases if case.sizes != low)]
+
+
+def _possible(sizes: Sizes, dims: Mapping[str, DimRange], smaller: Mapping[str, str]) -> Sizes:
+    """Return sizes in which each dim of ``smaller`` is at most as large as the other one, which is raised if it can."""
+    changed = dict(sizes)
+    for few, many in smaller.items():
+        changed[many] = max(changed[many], min(changed[few], dims[many].max))
+        changed[few] = min(changed[few], changed[many])
+    return changed
 
 
 def _distinct(candidates: list[Sizes], example: Sizes) -> list[Sizes]:

@@ -15,7 +15,7 @@ from repogen.validate.compare import Comparison, difference
 from repogen.validate.divergence import first_divergence
 from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
-from repogen.validate.ragged import ROW, check_ragged
+from repogen.validate.ragged import ROW, check_ragged, row_dims
 from repogen.validate.rows import RowRecorder
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.tolerance import Limit, coarsest, limits
@@ -171,7 +171,14 @@ def prove(
     batch_dim = source.signature.batch_dim
     golden = GoldenRecorder()
     rows = RowRecorder(batch_dim, source.dims[batch_dim].max if batch_dim else 0)
-    parity, allowed = check_parity(comparison, model.parity, (golden, rows), explain=explain, extra_sizes=extra_sizes)
+    parity, allowed = check_parity(
+        comparison,
+        model.parity,
+        (golden, rows),
+        explain=explain,
+        extra_sizes=extra_sizes,
+        smaller=row_dims(source.signature, model.triton),
+    )
     if model.triton.ragged and model.triton.max_batch_size and not isinstance(source.origin, PassThroughSource):
         golden = GoldenRecorder()
         batch, batch_dim = check_ragged(comparison, allowed, model.triton, model.parity.seed, golden), ROW

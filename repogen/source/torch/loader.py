@@ -122,24 +122,58 @@ class _Values(torch.jit.ScriptModule):
 def _without_dict(script: Any) -> Any:  # noqa: ANN401 - its graph is not typed
     """Return a module that returns the values of the dict that ``script`` returns, because the exporter has no dicts.
 
-    A module that does not construct a dict of tensors in its last step is returned unchanged.
+    A module whose result is not constructed as a dict of tensors, in its last step or in each branch of it, is
+    returned unchanged.
     """
     names = [argument.name for argument in script.forward.schema.arguments[1:] if str(argument.type) == "Tensor"]
     graph = script.inlined_graph  # its nodes are invalid without it
-    node = next(graph.outputs()).node()
-    if node.kind() != "prim::DictConstruct" or len(names) < len(script.forward.schema.arguments) - 1:
-        return script
-    operands = list(node.inputs())
-    keys = [key.toIValue() for key in operands[::2]]
-    if not all(isinstance(key, str) and key.isascii() and key.isprintable() for key in keys):
-        return script
-    if any(str(value.type()) != "Tensor" for value in operands[1::2]):
+    keys = _dict_keys(next(graph.outputs()))
+    if not keys or len(names) < len(script.forward.schema.arguments) - 1:
         return script
     arguments, result = ", ".join(names), "_".join((*names, "result"))
-    values = ", ".join(f"{result}[{key!r}]" for key in dict.fromkeys(keys))
+    values = ", ".join(f"{result}[{key!r}]" for key in keys)
     module: Any = _Values(script)
     module.define(f"def forward(self, {arguments}):\n    {result} = self.module({arguments})\n    return ({values},)\n")
-    return module.eval()
+    module.eval()
+    torch._C._jit_pass_inline(module.graph)  # noqa: SLF001 - as the exporter does
+    last = next(module.graph.outputs()).node()
+    for lookup in [value.node() for value in last.inputs()]:
+        container, key = lookup.inputs()
+        lookup.output().replaceAllUsesWith(_tensor_of(container, key.toIValue()))
+    torch._C._jit_pass_dce(module.graph)  # noqa: SLF001
+    return module
+
+
+def _dict_keys(value: Any) -> list[str]:  # noqa: ANN401
+    """Return the keys of a dict of tensors that is constructed at once here, or in each branch; none if it is not."""
+    if value.node().kind() == "prim::If":
+        first, *others = (_dict_keys(part) for part in _branch_values(value))
+        return first if all(first == keys for keys in others) else []  # outputs are compared in the order of the keys
+    if value.node().kind() != "prim::DictConstruct" or any(use.user.kind() != "prim::Return" for use in value.uses()):
+        return []
+    operands = list(value.node().inputs())
+    keys = list(dict.fromkeys(key.toIValue() for key in operands[::2]))
+    is_plain = all(isinstance(key, str) and key.isascii() and key.isprintable() for key in keys)
+    return keys if is_plain and all(str(item.type()) == "Tensor" for item in operands[1::2]) else []
+
+
+def _branch_values(value: Any) -> list[Any]:  # noqa: ANN401
+    """Return what becomes an output of an ``if``, in each branch."""
+    index = [output.debugName() for output in value.node().outputs()].index(value.debugName())
+    return [list(block.outputs())[index] for block in value.node().blocks()]
+
+
+def _tensor_of(value: Any, key: str) -> Any:  # noqa: ANN401
+    """Return the tensor of a key of a dict; one that is constructed in branches becomes an output of the branches."""
+    node = value.node()
+    if node.kind() != "prim::If":
+        operands = list(node.inputs())
+        return {name.toIValue(): item for name, item in zip(operands[::2], operands[1::2], strict=True)}[key]
+    for block, part in zip(node.blocks(), _branch_values(value), strict=True):
+        block.registerOutput(_tensor_of(part, key))
+    output = node.addOutput()
+    output.setType(torch._C.TensorType.get())  # noqa: SLF001
+    return output
 
 
 def _parameters(script: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401 - its schema is not typed

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.torch.flat import dtype_name
-from repogen.source.torch.state import changed, disturb, restore, state_of, twin_of, written
+from repogen.source.torch.state import changed, disturb, restore, state_of, stored, twin_of, written
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
 if TYPE_CHECKING:
@@ -270,16 +270,25 @@ def _check_no_call_state(harness: _ReplayHarness, state_after_first: State, stat
 
 
 def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State) -> None:
-    """Reject buffers and attributes that some calls set if later outputs depend on the inputs of these calls."""
+    """Reject buffers and attributes that some calls set if later outputs depend on the inputs of these calls.
+
+    A call may overwrite a part of a cache, and read another part of it only at other positions. A tensor with values of
+    the inputs is therefore also changed before a call: a buffer for intermediate results does not change the outputs.
+    """
     if twin is None:
         return
     twin_harness = replace(harness, flat=harness.flat.of(twin))
     succeeded, after = twin_harness.run_others(), state_of(twin)
     _check_parameters(initial, after)  # the twin shares them
     updated = changed(initial, after)
-    if not succeeded or not updated or twin_harness.same_result():
+    if not succeeded or not updated:
         return
-    if initialized := changed(initial, once):
+    if twin_harness.same_result():
+        updated = stored(once, after)
+        disturb(twin, updated)
+        if not updated or twin_harness.same_result():
+            return
+    elif (initialized := changed(initial, once)) and not changed(after, state_of(twin)):
         raise SourceError(
             f"the first call sets the model's {', '.join(initialized[:_MAX_LISTED])} from its inputs, and "
             "later outputs depend on it",

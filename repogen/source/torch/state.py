@@ -75,6 +75,22 @@ def changed(before: State, after: State) -> list[str]:
     ]
 
 
+def stored(one: State, other: State) -> list[str]:
+    """Return the tensors that two snapshots after different calls have with other values, and of the same shape.
+
+    A table that grows with the longest input has another shape, and its values do not depend on the inputs.
+    """
+    pairs = ((path, value, one.values.get(path)) for path, value in other.values.items())
+    return [
+        path
+        for path, value, before in pairs
+        if isinstance(value, torch.Tensor)
+        and isinstance(before, torch.Tensor)
+        and value.shape == before.shape
+        and not _equal(before, value)
+    ]
+
+
 def _equal(first: object, second: object) -> bool:
     if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
         return first.shape == second.shape and first.dtype == second.dtype and torch.equal(first, second)

@@ -93,6 +93,7 @@ CASES = (
         entry=signature(x="float32 batch time 4"),
     ),
     _script("script_if", "single", "one branch for the whole batch, chosen by its sum", "archives", "scripted", "if"),
+    _script("script_early_exit", "single", "dicts in both branches of an if", "archives", "scripted", "early"),
     _script("script_mixing", "single", "the batch's mean is subtracted", "archives", "traced", "centred"),
     _script("script_is_module", _NOT_ONE, "a pickled module", "archives", "whole_module"),
     _script("script_is_weights", _NOT_ONE, "weights without code", "archives", "state_dict"),

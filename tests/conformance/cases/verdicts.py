@@ -31,6 +31,22 @@ _RAGGED: Entry = {
     "batch_input": [{"kind": "BATCH_ELEMENT_COUNT", "target_name": ["counts"], "source_input": ["values"]}],
     "batch_output": [{"target_name": ["y"], "source_input": ["values"]}],
 }
+_RAGGED_MEANS: Entry = {
+    "inputs": {
+        "values": {"dtype": "float32", "shape": ["elements"]},
+        "counts": {"dtype": "int32", "shape": ["requests"]},
+    },
+    "dims": {"elements": {"max": 512}, "requests": {"max": 8}},
+    "outputs": ["mean", "centered"],
+    "triton": {
+        "max_batch_size": 8,
+        "input": {"values": {"allow_ragged_batch": True}},
+        "batch_input": [
+            {"kind": "BATCH_ELEMENT_COUNT", "target_name": ["counts"], "source_input": ["values"]},
+        ],
+        "batch_output": [{"target_name": ["centered"], "source_input": ["values"]}],
+    },
+}
 _FROZEN = "parity.drift|export.specialized-dim"
 
 CASES = (
@@ -186,11 +202,28 @@ CASES = (
     ),
     _case("lstm_projection", "Projected", "rejected:export.no-translation", "ONNX has no LSTM with proj_size", _TIME),
     _case("forces", "Forces", "rejected:export.dynamo|export.no-translation", "a gradient inside forward"),
+    _case(
+        "heading",
+        "Heading",
+        "batch",
+        "atan2 of (0, -1) is pi, and exporters write -pi",
+        signature(track="int32 batch time 2 -3..3"),
+    ),
+    _case(
+        "cache_by_position",
+        "PositionCache",
+        "rejected:source.stateful",
+        "a call reads positions that other calls wrote, and examples may write only later ones",
+        signature(x="float32 batch 4", position="int64 1 1..63"),
+    ),
+    _case("ragged_means", "RowMeans", "batch", "rows without elements do not exist", _RAGGED_MEANS),
+    _case("shared_scale", "SharedScale", "single", "all rows are rounded with one scale"),
     _archive("script_bf16", {"kind": "torchscript"}, "bf16_script", signature(x="float32 batch 4")),
     _archive("pt2_bf16", {"kind": "torch_export"}, "bf16_program", {}),
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),
     _file("onnx_question_marks", "batch", "three axes named ?", "pooled", ["?", 3, "?", "?"]),
     _file("onnx_size_zero", "rejected:source.onnx-type", "an axis of size 0", "pooled", ["N", 3, 0, 0]),
+    _file("onnx_labels", "batch", "the other output is a sequence of maps", "labels", entry={"outputs": ["label"]}),
     _file("onnx_inferred_dims", "batch", "an output declared [N, M] that is [N, 3]", "inferred_dims"),
 )
 """One case for each class of fault."""

@@ -244,6 +244,21 @@ def maps(directory: Path) -> None:
     _save(_model([node], [_value("x", ["batch", 4])], [output], (), {"": 17, "ai.onnx.ml": 3}), directory)
 
 
+def labels(directory: Path) -> None:
+    """Write a classifier as scikit-learn's converters do: labels, and a sequence of maps of probabilities."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "weight", "bias"], ["sum"]),
+        helper.make_node("ArgMax", ["sum"], ["label"], axis=1, keepdims=0),
+        helper.make_node("Softmax", ["sum"], ["scores"], axis=1),
+        helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2]),
+    ]
+    number = helper.make_tensor_type_proto(_F, [])
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, number))
+    outputs = [_value("label", ["batch"], TensorProto.INT64), helper.make_value_info("maps", maps)]
+    opsets = {"": 17, "ai.onnx.ml": 3}
+    _save(_model(nodes, [_value("x", ["batch", 4])], outputs, _weights(), opsets), directory)
+
+
 def of_type(directory: Path, dtype: str) -> None:
     """Write a graph whose input and output are of a type that Triton does not serve."""
     number = TensorProto.DataType.Value(dtype)

@@ -575,3 +575,47 @@ class Forces(nn.Module):
             position = x.detach().clone().requires_grad_()
             distance = (position - torch.linspace(0, 4, 4)).square()
             return -torch.autograd.grad(self.energy(distance).sum(), position)[0]
+
+
+class Heading(nn.Module):
+    """The directions of the steps of tracks on a grid, some of which are exactly along the negative axis."""
+
+    def forward(self, track: Tensor) -> Any:
+        step = (track[:, 1:] - track[:, :-1]).float()
+        return torch.atan2(step[..., 1], step[..., 0])
+
+
+class PositionCache(nn.Module):
+    """Writes one position of a cache, and reads the positions before it."""
+
+    keys: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(64, 4))
+
+    def forward(self, x: Tensor, position: Tensor) -> Any:
+        self.keys.index_copy_(0, position, x[:1])
+        is_before = (torch.arange(64) <= position)[:, None]
+        return x + torch.where(is_before, self.keys, 0).sum(0)
+
+
+class RowMeans(nn.Module):
+    """The mean of each row of a ragged batch, and its values without the mean."""
+
+    def forward(self, values: Tensor, counts: Tensor) -> Any:
+        row = (torch.arange(len(values))[:, None] >= counts.cumsum(0)).sum(1)
+        mean = torch.zeros(len(counts)).index_add(0, row, values) / counts
+        return mean[:, None], values - mean[row]
+
+
+class SharedScale(nn.Module):
+    """Rounds a batch to 8 bits with one scale, as dynamic quantization does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        scale = 127 / x.abs().max().clamp(min=1e-5)
+        return self.linear((x * scale).round() / scale)

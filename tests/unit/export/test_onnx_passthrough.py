@@ -77,6 +77,21 @@ def test_spec_fixes_dims_and_selects_outputs(tmp_path: Path) -> None:
     assert [node.op_type for node in model.graph] == ["Tanh"]
 
 
+def test_maps_that_are_not_selected_are_removed(tmp_path: Path) -> None:
+    """onnx_ir cannot read the type of ZipMap's output, with which scikit-learn's converters end a classifier."""
+    nodes = [
+        onnx.helper.make_node("Softmax", ["x"], ["scores"]),
+        onnx.helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2, 3]),
+    ]
+    number = onnx.helper.make_tensor_type_proto(graphs.FLOAT, [])
+    maps = onnx.helper.make_sequence_type_proto(onnx.helper.make_map_type_proto(graphs.INT64, number))
+    outputs = [graphs.value("scores", ["N", 4]), onnx.helper.make_value_info("maps", maps)]
+    graph = graphs.model(nodes, [graphs.value("x", ["N", 4])], outputs)
+    graph.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 3))
+    _, model = read(graph, tmp_path, outputs=["scores"])
+    assert [node.op_type for node in model.graph] == ["Softmax"]
+
+
 def test_initializers_are_removed_from_inputs(tmp_path: Path) -> None:
     """IR 3 lists them as inputs; newer versions need not."""
     graph = graphs.matmul(opset=8, ir=3)

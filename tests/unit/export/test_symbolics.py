@@ -295,6 +295,33 @@ def exported(module: nn.Module, exporter: str, x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(session.run(None, {"x": x.numpy()})[0])
 
 
+class Direction(nn.Module):
+    """Returns the direction of points."""
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        """Return an angle for each row."""
+        return torch.atan2(points[:, 1], points[:, 0])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", ["traced", "dynamo"])
+def test_atan2(exporter: str) -> None:
+    """On the axes: the exporters return -pi for (-1, 0); dynamo's returns 0 for NaN."""
+    values = torch.tensor([0.0, -0.0, 1.0, -1.0, 3.0, -2.5, torch.nan])
+    points = torch.cartesian_prod(values, values)
+    content = io.BytesIO()
+    if exporter == "dynamo":
+        program = torch.onnx.export(Direction(), (points,), dynamo=True, custom_translation_table=TRANSLATIONS)
+        assert program is not None
+        content.write(program.model_proto.SerializeToString())
+    else:
+        register_symbolics(20)
+        torch.onnx.export(Direction(), (points,), content, opset_version=20, dynamo=False)  # type: ignore[arg-type] # as above
+    session = onnxruntime.InferenceSession(content.getvalue())
+    (angles,) = session.run(None, {session.get_inputs()[0].name: points.numpy()})
+    torch.testing.assert_close(torch.tensor(angles), Direction()(points), equal_nan=True)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_lstm() -> None:
     """Projections have no translation; without them, the exporter's own is used."""

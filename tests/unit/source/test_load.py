@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -541,3 +543,31 @@ def test_script_that_returns_a_dict(root: Path) -> None:
     assert isinstance(source.origin, Script)
     values = source.origin.module(x)
     assert all(torch.equal(value, expected) for value, expected in zip(values, script(x).values(), strict=True))
+
+
+class EarlyExit(torch.nn.Module):
+    """Returns a dict in each branch."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Double or halve the input."""
+        if bool(x.sum() > 0):
+            return {"y": x * 2, "z": x + 1}
+        return {"y": x / 2, "z": x}
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.jit and torch.onnx
+def test_script_that_returns_a_dict_in_each_branch(root: Path) -> None:
+    """The values become outputs of the branches, so the exporter writes an If."""
+    script: Any = torch.jit.script(EarlyExit())
+    torch.jit.save(script, root / "model.pt")
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
+    model = {"source": {"kind": "torchscript", "path": "model.pt"}, "inputs": inputs, "dims": {"batch": {"max": 8}}}
+    source = load_source(ModelSpec.model_validate(model), root)
+    assert isinstance(source.origin, Script)
+    assert [output.name for output in source.signature.outputs] == ["y", "z"]
+    content, x = io.BytesIO(), torch.ones(3, 4)
+    torch.onnx.export(source.origin.module, (x,), content, dynamo=False, opset_version=20)  # type: ignore[arg-type] # buffers work
+    assert {node.op_type for node in onnx.load_model_from_string(content.getvalue()).graph.node} >= {"If"}
+    for tensor in (x, -x):
+        expected = script(tensor).values()
+        assert all(torch.equal(a, b) for a, b in zip(source.origin.module(tensor), expected, strict=True))

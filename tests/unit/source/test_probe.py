@@ -67,6 +67,37 @@ def test_buffer_filled_once_is_allowed(load: Load) -> None:
     load(STATE.format(line="self.seen = torch.ones(1)"))
 
 
+def test_tensor_that_every_call_overwrites_is_allowed(load: Load) -> None:
+    """A buffer for intermediate results, and the last result in an attribute, change with the inputs."""
+    load(STATE.format(line="self.seen = x.mean().reshape(1); self.last = x * 2; x = x - self.seen"))
+
+
+CACHE = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(64, 4))
+        def forward(self, x, position):
+            self.keys.index_copy_(0, position, x[:1])
+            seen = (torch.arange(64) <= position)[:, None]
+            return x + torch.where(seen, self.keys, 0).sum(0)
+    def build():
+        return Net().eval()
+"""
+
+
+@pytest.mark.parametrize("highest", [3, 8, 63])
+def test_cache_in_a_buffer_is_rejected(load: Load, highest: int) -> None:
+    """A call writes one position, and reads all positions before it: the other examples may write only later ones."""
+    inputs = {
+        "x": {"dtype": "float32", "shape": ["batch", 4]},
+        "position": {"dtype": "int64", "shape": [1], "range": [1, highest]},
+    }
+    with pytest.raises(SourceError, match="forward changes the model's keys") as caught:
+        load(CACHE, inputs=inputs)
+    assert caught.value.code == "source.stateful"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

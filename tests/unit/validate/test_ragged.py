@@ -16,7 +16,7 @@ from repogen.spec.models import ParitySpec
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.validate.compare import Comparison
 from repogen.validate.golden import GoldenRecorder
-from repogen.validate.ragged import ROW, check_ragged
+from repogen.validate.ragged import ROW, check_ragged, row_dims
 from repogen.validate.tolerance import limits
 
 if TYPE_CHECKING:
@@ -90,6 +90,13 @@ def test_model_that_mixes_within_a_row_is_batched(as_source: AsSource) -> None:
     """batch_input gives it the lengths of the rows."""
     source = as_source(CenteredRows(), {"values": ["n"], "counts": ["r"]}, n={"max": 64}, r={"max": 16})
     assert measure(source, batch_input=COUNTS, **output_section(source)) == 8
+
+
+def test_dims_of_rows_and_elements(as_source: AsSource) -> None:
+    """Those of a batch_input and its source."""
+    source = as_source(CenteredRows(), {"values": ["n"], "counts": ["r"]}, n={"max": 64}, r={"max": 16})
+    section = TritonSpec.model_validate({**RAGGED, "batch_input": COUNTS})
+    assert row_dims(source.signature, section) == {"r": "n"}
 
 
 def test_rows_that_affect_each_other_are_detected(as_source: AsSource) -> None:

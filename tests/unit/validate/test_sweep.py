@@ -100,3 +100,11 @@ def test_model_without_dims_has_one_case_per_seed() -> None:
 def test_dim_with_two_sizes_has_two_cases() -> None:
     """Its middle, maximum and example are equal."""
     assert [case.sizes["batch"] for case in plan_sweep({"batch": DimRange(1, 2, 2)}, 0, 1)] == [2, 1]
+
+
+def test_ragged_batch_has_no_more_rows_than_elements() -> None:
+    """A row without elements does not exist, and a mean of its elements would be NaN."""
+    dims = {"elements": DimRange(1, 64, 3), "requests": DimRange(1, 16, 4)}
+    plan = plan_sweep(dims, 0, 2, smaller={"requests": "elements"})
+    assert all(case.sizes["requests"] <= case.sizes["elements"] for case in plan)
+    assert {1, 16} <= {case.sizes["requests"] for case in plan}
