@@ -72,8 +72,9 @@ class Ray:
         environment = {
             "working_dir": str(workplace.root),
             "excludes": [f"/{path}" for path in workplace.unused],
-            "py_modules": [str(package) for package in workplace.packages],
         }
+        if workplace.packages:
+            environment["py_modules"] = [str(package) for package in workplace.packages]
         try:
             with _kept_signal_handlers():
                 ray.init(
@@ -130,7 +131,7 @@ class Cluster:
                 task.outputs.mkdir()
             except self._ray.exceptions.RayError as error:
                 raise _unusable(
-                    f"Ray cannot run the task: {first_line(error)}", "run `ray status` on a node"
+                    f"Ray cannot run the task: {first_line(error)}", "run `ray status` on a node", str(error)
                 ) from error
             else:
                 return
@@ -254,5 +255,5 @@ def _kept_signal_handlers() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _unusable(message: str, hint: str) -> SpecError:
-    return SpecError(message, hint, code="executor.ray")
+def _unusable(message: str, hint: str, details: str = "") -> SpecError:
+    return SpecError(message, hint, code="executor.ray", details=details)
