@@ -12,9 +12,10 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,9 @@ class Ray:
             where = f"the Ray cluster {address}" if address else "Ray"
             raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
         try:
-            yield Cluster(ray)
+            # Ray prints that a node was lost, and --json prints one document.
+            with redirect_stdout(sys.stderr):
+                yield Cluster(ray)
         finally:
             ray.shutdown()
 
