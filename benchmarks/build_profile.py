@@ -1,7 +1,7 @@
 """Prints where the time of a build goes: seconds per step, and what the worker imports, for a commit before and now.
 
-``python benchmarks/build_profile.py [--models tiny,digits,resnet18,distilbert] [--rounds 1] [--before COMMIT]
-[--markdown FILE]``. The steps are those of ``repogen build --json``. Every round runs both versions.
+``python benchmarks/build_profile.py [--models tiny,digits,resnet18,distilbert] [--rounds 1] [--before COMMIT]``. The
+steps are those of ``repogen build --json``. Every round runs both versions.
 """
 
 from __future__ import annotations

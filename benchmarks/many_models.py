@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
 
 import yaml
 from build_overhead import ALL, ROOT, example, write_spec
@@ -36,12 +35,11 @@ def write_models(directory: Path, count: int, instances: int = 1) -> Path:
     code = TINY_CODE.replace("def build():", "def build(seed=0):").replace("manual_seed(0)", "manual_seed(seed)")
     (directory / "models.py").write_text(code)
     triton = {"instance_group": [{"count": instances, "kind": "KIND_CPU"}]}
-    models: dict[str, Any] = {
-        f"model_{n:04}": {**TINY, "source": {"factory": "models.py:build", "kwargs": {"seed": n}}, "triton": triton}
-        for n in range(count)
-    }
+    models = {f"model_{n:04}": {"source": {"factory": "models.py:build", "kwargs": {"seed": n}}} for n in range(count)}
+    defaults = {key: value for key, value in TINY.items() if key != "source"} | {"triton": triton}
+    document = {"repository": "model_repository", "models": models, "defaults": defaults}
     path = directory / "repogen.yaml"
-    path.write_text(yaml.safe_dump({"repository": "model_repository", "models": models}, sort_keys=False))
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path
 
 

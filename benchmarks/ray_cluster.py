@@ -169,8 +169,12 @@ class Cluster:
             if run.stdout.strip().endswith(str(count)):
                 return
             time.sleep(2)
-        logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in sorted(self.scratch.glob("node-*.log")))
-        raise TimeoutError(f"the cluster has fewer than {count} nodes:\n{logs}")
+        raise TimeoutError(f"the cluster has fewer than {count} nodes:\n{self.logs()}")
+
+    def logs(self) -> str:
+        """Return the ends of the logs of the nodes."""
+        paths = [*self.scratch.glob("node-*.log"), *self.scratch.glob("ray-*/session_*/logs/runtime_env_*.log")]
+        return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-2000:]}" for path in sorted(paths))
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ def finish(build: subprocess.Popen[str]) -> dict[str, str]:
     """
     out, err = build.communicate()
     if build.returncode:
-        raise RuntimeError(f"the build exited with {build.returncode}:\n{err[-4000:]}\n{out[-4000:]}")
+        raise RuntimeError(f"the build exited with {build.returncode}:\n{err[-4000:]}")
     return {model["name"]: model["status"] for model in json.loads(out)["models"]}
 
 
@@ -319,7 +323,11 @@ def main() -> None:
         nodes = [cluster.start(number) for number in range(2, arguments.nodes + 2)]
         stack.callback(_kill_all, nodes)
         cluster.wait(arguments.nodes + 1)
-        rows = list(_printed(lambda: run(project, cluster, nodes, arguments.models)))
+        try:
+            rows = list(_printed(lambda: run(project, cluster, nodes, arguments.models)))
+        except RuntimeError:
+            print(cluster.logs(), file=sys.stderr)
+            raise
     print(f"\n{arguments.models} models\n")
     print(table(("what", "result"), rows))
 

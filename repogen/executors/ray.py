@@ -12,9 +12,10 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +75,9 @@ class Ray:
         environment = {
             "working_dir": str(workplace.root),
             "excludes": [f"/{path}" for path in workplace.unused],
-            "py_modules": [str(package) for package in workplace.packages],
         }
+        if workplace.packages:
+            environment["py_modules"] = [str(package) for package in workplace.packages]
         try:
             with _kept_signal_handlers():
                 ray.init(
@@ -85,7 +87,9 @@ class Ray:
             where = f"the Ray cluster {address}" if address else "Ray"
             raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
         try:
-            yield Cluster(ray)
+            # Ray prints that a node was lost, and --json prints one document.
+            with redirect_stdout(sys.stderr):
+                yield Cluster(ray)
         finally:
             ray.shutdown()
 
@@ -132,7 +136,7 @@ class Cluster:
                 task.outputs.mkdir()
             except self._ray.exceptions.RayError as error:
                 raise _unusable(
-                    f"Ray cannot run the task: {first_line(error)}", "run `ray status` on a node"
+                    f"Ray cannot run the task: {first_line(error)}", "run `ray status` on a node", str(error)
                 ) from error
             else:
                 return
@@ -262,5 +266,5 @@ def _kept_signal_handlers() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _unusable(message: str, hint: str) -> SpecError:
-    return SpecError(message, hint, code="executor.ray")
+def _unusable(message: str, hint: str, details: str = "") -> SpecError:
+    return SpecError(message, hint, code="executor.ray", details=details)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from repogen.executors import process
 from repogen.executors.interface import Executor, Task, TaskLostError, Workplace
 from repogen.executors.local import Local
 from repogen.executors.process import run_task
-from repogen.executors.ray import Cluster
+from repogen.executors.ray import Cluster, Ray
 from repogen.executors.select import find_executor
 
 if TYPE_CHECKING:
@@ -231,3 +232,29 @@ def test_cancelled_task_is_ended(task: Task) -> None:
         Cluster(ray).run(task, print, cancelled)
     assert ray.cancelled == 1
     assert json.dumps(ray.options_[0])
+
+
+def test_what_ray_prints_is_not_a_part_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It prints to standard output that a node was lost; `--json` prints one document there."""
+    ray = ModuleType("ray")
+    settings: list[dict[str, Any]] = []
+    values: dict[str, Any] = {
+        "init": lambda **options: settings.append(options["runtime_env"]),
+        "is_initialized": lambda: False,
+        "shutdown": lambda: None,
+        "remote": lambda function: function,
+        "cluster_resources": dict,
+    }
+    for name, value in values.items():
+        setattr(ray, name, value)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for packages in ((), (tmp_path / "company",)):
+        with Ray().open(Workplace(tmp_path, ("model_repository",), packages), "") as cluster:
+            assert cluster.jobs == 2
+            print("node 1 was lost")  # noqa: T201 - as Ray does
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "node 1 was lost\n" * 2)
+    shared = {"working_dir": str(tmp_path), "excludes": ["/model_repository"]}
+    assert settings == [shared, {**shared, "py_modules": [str(tmp_path / "company")]}]

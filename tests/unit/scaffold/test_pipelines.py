@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -54,6 +56,29 @@ def test_argo_workflow_builds_every_part(tmp_path: Path) -> None:
     )
     assert "--shard={{inputs.parameters.shard}}/7" in templates["build"]["container"]["args"]
     assert templates["build"]["container"]["env"] == templates["plan"]["container"]["env"]
+
+
+ARGO = Path(__file__).parents[2] / "support" / "argo_workflow.json"
+
+
+def argo_schema() -> dict[str, Any]:
+    """Return Argo's published schema of a Workflow; unknown keys are errors, which the schema itself allows."""
+    schema: dict[str, Any] = json.loads(ARGO.read_text(encoding="utf-8"))
+    for definition in schema["definitions"].values():
+        if "properties" in definition:
+            definition["additionalProperties"] = False
+    return schema
+
+
+def test_argo_workflow_is_valid(tmp_path: Path) -> None:
+    """By Argo's schema, in which a misspelled key or another type is an error."""
+    written = scaffold(tmp_path, force=False, pipelines=Pipelines(argo=True, shards=2))
+    text = written[-1].read_text(encoding="utf-8")
+    validator = jsonschema.Draft202012Validator(argo_schema())
+    validator.validate(yaml.safe_load(text))
+    for old, new in (("retryPolicy:", "retry_policy:"), ("dependencies: [plan]", "dependencies: plan")):
+        assert old in text
+        assert not validator.is_valid(yaml.safe_load(text.replace(old, new)))
 
 
 def test_kubeflow_pipeline_is_python(tmp_path: Path) -> None:
