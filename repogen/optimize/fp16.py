@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from repogen.optimize.interface import Pass, PassRequest
 from repogen.optimize.reduced_precision import (
     ReducedPrecisionOptions,
+    check_excluded,
     excluded_nodes,
     load,
     too_large,
-    unknown_nodes,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ class Fp16(Pass):
     gated = True
 
     def requires(self, request: PassRequest) -> str:
-        """Require a graph of less than 2 GB with a float32 weight."""
+        """Require a graph of less than 2 GB with a float32 weight.
+
+        Raises:
+            SourceError: A name in ``exclude`` is not that of a node.
+        """
         import onnx  # noqa: PLC0415 - the module is imported without the extra `build`
 
         if reason := too_large(request.artifact, "onnxruntime.transformers.float16"):
@@ -34,7 +38,8 @@ class Fp16(Pass):
         model = load(request.artifact, weights=False)
         if not any(tensor.data_type == onnx.TensorProto.FLOAT for tensor in model.graph.initializer):
             return "the graph has no float32 weights"
-        return unknown_nodes(model, _options(request).exclude)
+        check_excluded(model, _options(request).exclude)
+        return ""
 
     def __call__(self, request: PassRequest) -> ir.Model:
         """Return the graph in float16."""

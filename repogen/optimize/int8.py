@@ -9,10 +9,10 @@ from pydantic import Field, StrictBool
 from repogen.optimize.interface import Pass, PassRequest
 from repogen.optimize.reduced_precision import (
     ReducedPrecisionOptions,
+    check_excluded,
     excluded_nodes,
     load,
     too_large,
-    unknown_nodes,
 )
 from repogen.triton_config.sections.base import must_be
 
@@ -73,7 +73,11 @@ class Int8Dynamic(Pass):
     gated = True
 
     def requires(self, request: PassRequest) -> str:
-        """Require a graph of less than 2 GB with a product to quantize."""
+        """Require a graph of less than 2 GB with a product to quantize.
+
+        Raises:
+            SourceError: A name in ``exclude`` is not that of a node.
+        """
         return _obstacle(request, _PRODUCTS, _DYNAMIC_OPSET)
 
     def __call__(self, request: PassRequest) -> ir.Model:
@@ -109,7 +113,11 @@ class Int8Static(Pass):
     gated = True
 
     def requires(self, request: PassRequest) -> str:
-        """Require a graph of less than 2 GB with an operator to quantize."""
+        """Require a graph of less than 2 GB with an operator to quantize.
+
+        Raises:
+            SourceError: A name in ``exclude`` is not that of a node.
+        """
         options = request.options
         operators = options.operators if isinstance(options, Int8StaticOptions) else ()
         oldest = _PER_CHANNEL_OPSET if _options(request).per_channel else 0
@@ -160,7 +168,11 @@ def _options(request: PassRequest) -> Int8Options:
 
 
 def _obstacle(request: PassRequest, operators: Sequence[str], oldest_opset: int) -> str:
-    """Return why a graph cannot be quantized; empty if it can."""
+    """Return why a graph cannot be quantized; empty if it can.
+
+    Raises:
+        SourceError: A name in ``exclude`` is not that of a node.
+    """
     artifact = request.artifact
     if reason := too_large(artifact, _TOOL):
         return reason
@@ -171,7 +183,8 @@ def _obstacle(request: PassRequest, operators: Sequence[str], oldest_opset: int)
         return "the graph is quantized already"
     if not any(_weighted(model, operators)):
         return f"the graph has no {' or '.join(operators)} with a constant weight"
-    return unknown_nodes(model, _options(request).exclude)
+    check_excluded(model, _options(request).exclude)
+    return ""
 
 
 def _weighted(model: onnx.ModelProto, operators: Sequence[str]) -> Iterator[bool]:

@@ -72,7 +72,11 @@ class Pass(ABC):
     gated: ClassVar[bool] = False
 
     def requires(self, request: PassRequest) -> str:
-        """Return why the pass does not apply to the graph or the target; empty if it does."""
+        """Return why the pass does not apply to the graph or the target; empty if it does.
+
+        Raises:
+            SourceError: An option does not match the graph, which ends the build.
+        """
         del request
         return ""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from repogen.artifacts.file_names import DATA_FILE
+from repogen.errors import SourceError
 from repogen.optimize.interface import PassOptions
 from repogen.triton_config.sections.base import must_be
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 _LIMIT = 2**31 - 2**20
 """Bytes of a protobuf message, with room for what a tool adds."""
 _GB = 1e9
+_SHOWN = 3
+"""Names in a hint."""
+_MAX_NAME = 200
+"""Characters of a name that are compared: difflib is quadratic in them."""
 
 Patterns = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], must_be("a list of node names, in which * stands for any text")
@@ -52,10 +58,25 @@ def load(artifact: OnnxArtifact, *, weights: bool = True) -> onnx.ModelProto:
     return onnx.load(artifact.path, load_external_data=weights)
 
 
-def unknown_nodes(model: onnx.ModelProto, patterns: Sequence[str]) -> str:
-    """Return which pattern matches no node; empty if each matches one."""
-    unused = [pattern for pattern in patterns if not _matching(model, [pattern])]
-    return f"exclude: no node is named {unused[0]!r}; Netron shows the names" if unused else ""
+def check_excluded(model: onnx.ModelProto, patterns: Sequence[str]) -> None:
+    """Check that each name in ``exclude`` is that of a node: a pass that skipped it would do what nobody asked for.
+
+    Raises:
+        SourceError: A pattern matches no node.
+    """
+    unused = next((pattern for pattern in patterns if not _matching(model, [pattern])), None)
+    if unused is None:
+        return
+    names = list(dict.fromkeys(node.name[:_MAX_NAME] for node in model.graph.node if node.name))
+    similar = difflib.get_close_matches(unused[:_MAX_NAME], names, n=_SHOWN)
+    if similar:
+        hint = f"did you mean {' or '.join(map(repr, similar))}?"
+    elif names:
+        more = ", ..." if len(names) > _SHOWN else ""
+        hint = f"names of nodes are {', '.join(map(repr, names[:_SHOWN]))}{more}; * stands for any text"
+    else:
+        hint = "the nodes of this graph have no names; remove `exclude`"
+    raise SourceError(f"`exclude`: no node is named {unused!r}", hint, code="source.exclude", where="optimize")
 
 
 def excluded_nodes(model: onnx.ModelProto, options: ReducedPrecisionOptions) -> list[str]:

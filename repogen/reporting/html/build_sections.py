@@ -114,7 +114,7 @@ def _parity_parts(parity: ParityDocument) -> Iterator[Part]:
     if not (parity["cases"] or sweep):
         return
     yield from _parity_result(parity)
-    yield from (_error_chart(output, sweep) for output in outputs[:MAX_OUTPUTS])
+    yield from (_errors(output, sweep) for output in outputs[:MAX_OUTPUTS])
     yield from (_histogram(output) for output in outputs[:MAX_OUTPUTS] if output["histogram"])
     if len(outputs) > MAX_OUTPUTS:
         yield Text(f"Plots of the first {MAX_OUTPUTS} of {len(outputs)} outputs; the table has all.")
@@ -149,6 +149,19 @@ def _largest(values: Iterable[float | str]) -> str:
     return _figure(max(float(value) for value in values))
 
 
+def _errors(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDocument]) -> RowChart | Text:
+    """Return the errors of an output by size; a sentence if there are none, because a plot of zeros shows nothing."""
+    numbers = [value for case in sweep for value in _differences(case, output["name"])]
+    if numbers and not any(numbers):
+        return Text(f"{output['name']} is equal in all cases.")
+    return _error_chart(output, sweep)
+
+
+def _differences(case: ParityCaseDocument, name: str) -> list[float]:
+    """Return the largest absolute error of an output in one case: one number, or none if it was not measured."""
+    return [float(each["max_abs_diff"]) for each in case["outputs"] if each["name"] == name]
+
+
 def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDocument]) -> RowChart:
     atol = output["atol"]
     limit_text = (
@@ -165,7 +178,7 @@ def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDo
     values = []
     sweep = sorted(sweep, key=lambda case: math.prod(case["sizes"].values()))
     for case, label in zip(sweep, _case_labels(sweep), strict=True):
-        numbers = [float(each["max_abs_diff"]) for each in case["outputs"] if each["name"] == output["name"]]
+        numbers = _differences(case, output["name"])
         values += [Value(label, number, _figure(number), bad=not case["passed"]) for number in numbers]
     return row_chart(axis, values)
 

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from repogen.reporting.html.scales import linear, logarithmic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from repogen.reporting.html.scales import Scale
 
 MAX_ROWS = 60
 """Rows of a plot; what follows is counted in a note."""
+_LABEL_WIDTH = 12
+"""Of a label in a plot, in percent of its width on a phone."""
+_LABEL_HEIGHT = 8
+"""The same in percent of its height."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Plane:
         y: The vertical scale.
         series: The points.
         headings: Headings of the table: the first is the series.
+        numeric: Columns of numbers, from 0.
     """
 
     kind: ClassVar = "plane"
@@ -122,6 +127,7 @@ class Plane:
     y: Scale
     series: tuple[Series, ...]
     headings: tuple[str, ...]
+    numeric: frozenset[int] = frozenset()
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -182,6 +188,7 @@ def plane(
     texts: tuple[str, str, str],
     headings: tuple[str, ...],
     series: Sequence[Series],
+    numeric: frozenset[int],
     scale: Callable[[Iterable[float]], Scale] = linear,
 ) -> Plane:
     """Return a plot of points.
@@ -190,6 +197,7 @@ def plane(
         texts: Caption, and the titles of the horizontal and of the vertical axis.
         headings: Headings of the table.
         series: The series; their points have values instead of positions.
+        numeric: Columns of numbers in the table, from 0.
         scale: Creates the scales.
     """
     finite = [
@@ -201,7 +209,22 @@ def plane(
         replace(each, points=tuple(replace(p, x=x.position(p.x), y=100 - y.position(p.y)) for p in points))
         for each, points in finite
     )
-    return Plane(*texts, x, y, placed, headings)
+    return Plane(*texts, x, y, tuple(_without_overlaps(placed)), headings, numeric)
+
+
+def _without_overlaps(series: Iterable[Series]) -> Iterator[Series]:
+    """Yield series whose labels can be read: of labels that would overlap, only the first stays.
+
+    The table has the values of all points.
+    """
+    labels: list[Point] = []
+    for each in series:
+        points = []
+        for point in each.points:
+            overlaps = any(abs(point.x - o.x) < _LABEL_WIDTH and abs(point.y - o.y) < _LABEL_HEIGHT for o in labels)
+            points.append(replace(point, label="") if overlaps else point)
+            labels += [points[-1]] if points[-1].label else []
+        yield replace(each, points=tuple(points))
 
 
 def _all_numbers(axis: Axis, values: Iterable[Value]) -> list[float]:

@@ -9,7 +9,11 @@ MAX_FIELDS = 100
 _MAX_VALUE = 400
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#[^\n]*|\n|[{}\[\]<>]|[^\s"\'#{}\[\]<>]+|.')
-_REASONS = {"name": "the model's name in the spec", "backend": "the kind of the published files"}
+_REASONS = {
+    "name": "The model's name in the spec",
+    "backend": "The kind of the published files",
+    "platform": "The kind of the published files",
+}
 _NO_REASON = "-"
 
 
@@ -78,6 +82,7 @@ class _Reader:
         if self.name == "output" and not comments and self.fields:
             comments = [self.fields[-1].reason]  # the comment before `input` is about both
         reason = "; ".join(dict.fromkeys(comments))
+        reason = reason[:1].upper() + reason[1:]
         value = " ".join(self.words)
         short = value if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]}…"
         self.fields.append(ConfigField(self.name, short, reason or _REASONS.get(self.name, _NO_REASON)))
@@ -90,7 +95,7 @@ def config_fields(text: str) -> tuple[ConfigField, ...]:
     A reason is a comment in the lines of the field, or directly before it.
 
     >>> config_fields('# From the spec.\nmax_batch_size: 8  # measured\n')
-    (ConfigField(name='max_batch_size', value='8', reason='measured; From the spec'),)
+    (ConfigField(name='max_batch_size', value='8', reason='Measured; From the spec'),)
     """
     reader = _Reader()
     header, _, rest = text.partition("\n")

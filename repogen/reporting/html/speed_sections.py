@@ -129,6 +129,7 @@ def _load_plane(batch: int, rows: Sequence[BenchRowDocument]) -> Plane:
         ),
         ("Variant", "Concurrent requests", "Rows per second", "Median latency (ms)"),
         series,
+        frozenset({1, 2, 3}),
     )
 
 

@@ -70,7 +70,7 @@ def _pareto_plane(tuning: TuningRecord) -> Plane:
     series = [
         Series("Other trials", _points(others), 3, line=False),
         Series("Pareto front, with less memory", _points(by_memory), 4, line=False),
-        Series("Pareto front", _points(sorted(line, key=_throughput)), 1),
+        Series("Pareto front", _points(sorted(line, key=_throughput)) if line != chosen else (), 1),
         Series("Chosen", _points(chosen), 2, line=False),
     ]
     return plane(
@@ -81,6 +81,7 @@ def _pareto_plane(tuning: TuningRecord) -> Plane:
         ),
         ("Trials", "Number", "Rows per second", "p99 ms", "Settings", "State"),
         [each for each in series if each.points],
+        frozenset({1, 2, 3}),
     )
 
 

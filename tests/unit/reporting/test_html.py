@@ -35,6 +35,7 @@ from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.tuning import ComparedConfig, TrialFigures, TrialRecord, TuningRecord
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord
+from repogen.reporting.html.charts import Point, Series, plane
 from repogen.reporting.html.config_rows import config_fields
 from repogen.reporting.html.page import MAX_MODELS, build_page, repository_page
 from repogen.reporting.html.repository_sections import MAX_VERSIONS
@@ -291,6 +292,37 @@ def test_build_has_a_table_for_every_plot() -> None:
         assert caption in captions, caption
 
 
+def test_labels_that_would_overlap_are_left_out() -> None:
+    """The first one stays; the table has every point."""
+    ends = [(900.0, 10.0), (905.0, 10.1), (300.0, 10.0)]
+    series = [
+        Series(str(number), (Point(0.0, 1.0, "", ("1",)), Point(x, y, "16", ("16",))), number)
+        for number, (x, y) in enumerate(ends, 1)
+    ]
+    chart = plane(("c", "x", "y"), ("Variant", "Requests"), series, frozenset({1}))
+    assert [[point.label for point in each.points] for each in chart.series] == [["", "16"], ["", ""], ["", "16"]]
+    assert [[point.cells for point in each.points] for each in chart.series] == [[("1",), ("16",)]] * 3
+
+
+def test_settings_of_trials_are_text_that_wraps() -> None:
+    """Only figures are aligned to the right and kept in one line."""
+    page = build_page(build_document(BUILD), RESULTS)
+    assert "<td>stopped, " in page
+    assert '<td class="n">stopped' not in page
+    assert '<td class="n">200</td>' in page
+
+
+def test_equal_output_has_a_sentence_and_no_plot() -> None:
+    """A plot of zeros shows nothing."""
+    equal = ParityReport(
+        (ParityCase("batch=1 seed=0", 0.0, 0.0, 1.0, True, "", {"batch": 1}, (OutputDifference("label", 0.0, 0.0),)),),  # noqa: FBT003
+        outputs=(ErrorDistribution("label", 1e-3, 1e-5, 3, {}),),
+    )
+    text = build_page(build_document(replace(BUILD, models=(replace(MODEL, parity=equal),))), {})
+    assert "label is equal in all cases." in text
+    assert "Largest absolute error of label" not in text
+
+
 def test_repository_has_versions_and_lineage() -> None:
     """An ensemble names the version that it was built from, and versions what changed."""
     report = repository_of()
@@ -428,9 +460,9 @@ def test_reasons_of_a_config() -> None:
         "output [ { dims: [ 2 ] } ]\n\n# From the spec.\nversion_policy: { latest: { num_versions: 2 } }\n\nunknown: 1"
     )
     fields = {field.name: (field.value, field.reason) for field in config_fields(text)}
-    assert fields["name"] == ('"a#b"', "the model's name in the spec")
-    assert fields["max_batch_size"] == ("8", "measured")
-    assert fields["input"] == ("[ { dims: [ 1 ] } ]", "from the spec; Names from the graph")
+    assert fields["name"] == ('"a#b"', "The model's name in the spec")
+    assert fields["max_batch_size"] == ("8", "Measured")
+    assert fields["input"] == ("[ { dims: [ 1 ] } ]", "From the spec; Names from the graph")
     assert fields["output"][1] == fields["input"][1]
     assert fields["version_policy"] == ("{ latest: { num_versions: 2 } }", "From the spec")
     assert fields["unknown"] == ("1", "-")

@@ -345,6 +345,14 @@ def test_unusable_calibration_data_end_the_build(subject: Subject) -> None:
     assert (caught.value.code, caught.value.where) == ("source.calibration", "images.npz")
 
 
+@pytest.mark.parametrize("name", sorted(LOSSY))
+def test_unknown_name_in_exclude_ends_the_build(subject: Subject, name: str) -> None:
+    """The user asked for a lossy graph without one node, not for the graph without the pass."""
+    with pytest.raises(SourceError, match=r"no node is named 'first_'") as caught:
+        run(subject, name, options={**OPTIONS.get(name, {}), "exclude": ["second", "first_"]})
+    assert (caught.value.code, caught.value.hint) == ("source.exclude", "did you mean 'first'?")
+
+
 def test_noise_of_quantization_does_not_prevent_batching(subject: Subject) -> None:
     """Golden tensors allow what batches change: at least twice the largest difference from the original."""
     result, _ = run(subject, "int8-dynamic")
