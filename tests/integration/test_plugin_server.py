@@ -39,7 +39,7 @@ def test_server_of_an_installed_plugin_runs_the_smoke_test(python: Path, tmp_pat
 
 def test_options_of_an_installed_plugin_are_validated(python: Path, tmp_path: Path) -> None:
     """Nothing starts, and the error names the option."""
-    (tmp_path / "model_repository").mkdir()
+    (tmp_path / "model_repository" / "m").mkdir(parents=True)
 
     missing, unknown = (smoke(python, tmp_path, text) for text in ("recording", "recording:starts.log,level=2"))
 
@@ -51,7 +51,7 @@ def test_options_of_an_installed_plugin_are_validated(python: Path, tmp_path: Pa
 
 def test_unknown_server_lists_the_plugin(python: Path, tmp_path: Path) -> None:
     """The hint has the built-in servers and the plug-in's."""
-    (tmp_path / "model_repository").mkdir()
+    (tmp_path / "model_repository" / "m").mkdir(parents=True)
 
     result = smoke(python, tmp_path, "recorder")
 

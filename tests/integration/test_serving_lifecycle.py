@@ -157,7 +157,7 @@ def test_models_that_load_are_served_and_the_others_are_named(repository: Path, 
     reasons = {name.partition(" ")[0]: reason for name, reason in progress.notes.items()}
     assert sorted(reasons) == ["broken", "empty", "misnamed", "pipeline", "unparsed"]
     assert "Protobuf parsing failed" in reasons["broken"]
-    assert "directory name must equal model name" in reasons["misnamed"]
+    assert "config.pbtxt has the name 'other'" in reasons["misnamed"]
     assert "depends on 'broken'" in reasons["pipeline"]
 
 

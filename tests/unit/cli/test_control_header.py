@@ -32,6 +32,7 @@ def test_commands_that_open_a_server_have_the_option(command: str) -> None:
 @pytest.mark.parametrize("header", ["secret", "=secret", "key=secret secret", "key=secret"])
 def test_header_is_not_printed(tmp_path: Path, header: str) -> None:
     """An invalid one is an error; a valid one is sent to a server that does not respond."""
+    (tmp_path / "m").mkdir()
     arguments = ["smoke", str(tmp_path), "--server", "localhost:1", "--control-header", header, "--json", "--debug"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code not in {0, 70}

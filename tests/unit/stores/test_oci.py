@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import tarfile
@@ -26,7 +25,7 @@ from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import RepositoryUrl, location
 from repogen.stores import oci
-from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, _Descriptor, describe, extract, reference
+from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, describe, extract, reference
 from tests.support.oci_registry import PASSWORD, USER, oci_registry
 
 if TYPE_CHECKING:
@@ -374,18 +373,14 @@ def test_upload_without_a_location(tmp_path: Path) -> None:
     assert caught.value.code == "store.request"
 
 
-def test_response_is_not_unpacked(tmp_path: Path) -> None:
+def test_response_is_not_unpacked() -> None:
     """A registry cannot make a response expand: one that is compressed is rejected."""
     bomb = gzip.compress(bytes(2**25))
-    layer = _Descriptor(mediaType=LAYER, digest=f"sha256:{hashlib.sha256(bomb).hexdigest()}", size=len(bomb))
     with (
         hostile_registry(200, {"Content-Encoding": "gzip"}, bomb) as (host, _),
-        Registry(reference(image(f"oci://{host}/m:1"))) as registry,
+        pytest.raises(PublishError, match="encoded as 'gzip'"),
     ):
-        with pytest.raises(PublishError, match="encoded as 'gzip'"):
-            registry.download(layer, tmp_path / "layer")
-        with pytest.raises(PublishError, match="encoded as 'gzip'"):
-            registry.layers()
+        Registry(reference(image(f"oci://{host}/m:1")))
 
 
 def test_credentials_are_sent_to_the_registry_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
