@@ -284,6 +284,7 @@ def test_interrupted_publish_is_completed(reconfigured: Project) -> None:
     assert not journal_path(model).exists()
 
 
+@pytest.mark.full
 def test_force_publishes_an_unchanged_model(tiny: Project, tmp_path: Path) -> None:
     """With --force, the same bytes become version 2."""
     project = copied(tiny, tmp_path)
@@ -308,13 +309,14 @@ def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -
     assert (allowed.returncode, json.loads(allowed.stdout)["models"][0]["version"]) == (0, 2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "section",
     [
         """optimization: {execution_accelerators: {gpu_execution_accelerator: [
           {name: tensorrt, parameters: {trt_extra_plugin_lib_paths: /tmp/x.so}}]}}""",
-        pytest.param("parameters: {session.optimized_model_filepath: /tmp/x}", marks=pytest.mark.full),
-        pytest.param("extra: \"model_operations { op_library_filename: 'x.so' }\"", marks=pytest.mark.full),
+        "parameters: {session.optimized_model_filepath: /tmp/x}",
+        "extra: \"model_operations { op_library_filename: 'x.so' }\"",
     ],
 )
 def test_config_that_runs_code_is_not_published(tiny: Project, tmp_path: Path, section: str) -> None:
@@ -328,6 +330,7 @@ def test_config_that_runs_code_is_not_published(tiny: Project, tmp_path: Path, s
     assert before == project.published()
 
 
+@pytest.mark.full
 def test_build_smoke_tests_on_a_running_server(
     triton: SharedTriton, tiny: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Pat
     assert project.temporary() == []
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("interruptible")
 def test_second_ctrl_c_does_not_disturb_the_cleanup(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
     """As a runner does: SIGINT, and SIGTERM while repogen cleans up."""

@@ -50,7 +50,7 @@ def team(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path],
         for seed in (0, 1):
             models = project.directory / "models.py"
             models.write_text(models.read_text().replace("manual_seed(0)", f"manual_seed({seed})"))
-            built = project.run("build", "--no-smoke")
+            built = project.invoke("build", "--no-smoke")
             assert built.returncode == 0, built.stdout + built.stderr
         yield project
 
@@ -103,7 +103,7 @@ def test_life_of_a_deployment(team: Project, address: tuple[str, Path]) -> None:
     assert error_code(client, "predict", "tiny", X[0]) == "INVALID_PARAMETER_VALUE"
     assert error_code(client, "predict", "tiny", X[:, :3]) == "INVALID_PARAMETER_VALUE"
 
-    assert team.run("promote", "tiny", "2", "--alias", "champion").returncode == 0
+    assert team.invoke("promote", "tiny", "2", "--alias", "champion").returncode == 0
     assert client.update_deployment("tiny", "models:/tiny@champion")["versions"] == {grpc: [2]}
     np.testing.assert_allclose(client.predict("tiny", X)["predictions"]["y"], expected(1), atol=1e-5)
     client.delete_deployment("tiny")

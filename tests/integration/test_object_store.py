@@ -69,6 +69,7 @@ def publish(local: Path, scaled: Scaled, name: str = "scale") -> int:
     return repogen.publish(name, source=local, target=URL).versions[0].number
 
 
+@pytest.mark.full
 def test_build_into_a_bucket(
     tmp_path: Path, new_project: Callable[[Path], Project], monkeypatch: pytest.MonkeyPatch
 ) -> None:

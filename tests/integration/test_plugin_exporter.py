@@ -70,6 +70,7 @@ def test_options_change_the_build(python: Path, tmp_path: Path) -> None:
     assert [step["applied"] for step in model["passes"]] == [False]
 
 
+@pytest.mark.full
 def test_a_plugin_joins_the_fallback_chain(python: Path, tmp_path: Path) -> None:
     """After the built-in exporters, as its priority says."""
     source = "import sys; from repogen.artifacts.source import Eager; from repogen.spec.models import ExportSpec\n"

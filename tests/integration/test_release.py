@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .conftest import Project
 
-pytestmark = pytest.mark.first
+pytestmark = [pytest.mark.first, pytest.mark.full]
 
 MODELS = """\
 import torch
@@ -176,7 +176,6 @@ def test_loop(team: Team, tmp_path: Path) -> None:
     assert team.server.password.encode() not in b"".join(p.read_bytes() for p in production.rglob("*") if p.is_file())
 
 
-@pytest.mark.full
 def test_server_killed(team: Team, tmp_path: Path) -> None:
     """During build, promote and sync: exit code 8 each time, no partial output, and a rerun completes."""
     production = tmp_path / "production"
@@ -207,7 +206,6 @@ def test_server_killed(team: Team, tmp_path: Path) -> None:
     assert output_for_one(team.name, production) == 1.0
 
 
-@pytest.mark.full
 def test_builder_killed(team: Team) -> None:
     """Between register, publish and confirm: a pending version is not promoted, and a rerun adopts or confirms it."""
     code, _ = team.until(f"{team.name}: publish", kill, "build")
@@ -230,7 +228,6 @@ def test_builder_killed(team: Team) -> None:
     assert team.build()["notes"] == []
 
 
-@pytest.mark.full
 def test_unconfirmed(team: Team) -> None:
     """The server is killed while a build publishes: published, not confirmed, exit 8; the next build confirms it."""
     lock = ExitStack()

@@ -35,7 +35,7 @@ def test_signed_version_in_repository_registry_and_sync(tmp_path: Path, new_proj
     private, public = write_keys(tmp_path, "key")
     _, other = write_keys(tmp_path, "other")
     tracking = ("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
-    built = project.run("build", "--no-smoke", "--sign-key", private, *tracking)
+    built = project.invoke("build", "--no-smoke", "--sign-key", private, *tracking)
     assert built.returncode == 0, built.stdout + built.stderr
     version = project.repository / "tiny" / "1"
     assert {path.name for path in version.iterdir()} >= DESCRIPTIONS
@@ -52,12 +52,12 @@ def test_signed_version_in_repository_registry_and_sync(tmp_path: Path, new_proj
     code = f"import mlflow; {client}.set_registered_model_alias('tiny', 'champion', '1')"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True)
     follow = ("sync", "--alias", "champion", "--repository", "production", *tracking)
-    rejected = project.run(*follow, "--key", other)
+    rejected = project.invoke(*follow, "--key", other)
     assert rejected.returncode == 7
     assert "model.sig is not valid" in rejected.stdout + rejected.stderr
     assert not (tmp_path / "production" / "tiny").exists()
-    assert project.run(*follow, "--key", public).returncode == 0
-    verified = project.run("verify", "production", "--key", public)
+    assert project.invoke(*follow, "--key", public).returncode == 0
+    verified = project.invoke("verify", "production", "--key", public)
     assert (verified.returncode, "1 of 1 version signed" in verified.stdout) == (0, True)
-    deployed = project.run("deploy", "--server", "127.0.0.1:9", "--key", other)
+    deployed = project.invoke("deploy", "--server", "127.0.0.1:9", "--key", other)
     assert deployed.returncode == 7, deployed.stdout + deployed.stderr

@@ -175,6 +175,7 @@ def test_mlflow_alias_is_resolved_at_every_build(project: Project) -> None:
     assert "downloaded from MLflow: models:/net/2" in second["notes"]
 
 
+@pytest.mark.full
 def test_malicious_and_damaged_files_are_rejected(project: Project) -> None:
     """Each has its own error, no code runs, and the other models are built."""
     directory, mark = project.directory, project.directory / "ran"

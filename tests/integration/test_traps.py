@@ -47,7 +47,9 @@ def test_training_mode_is_fixed_with_a_note(tmp_path: Path) -> None:
     assert "repogen called model.eval(); this affects 1" in report.notes[0]
 
 
-@pytest.mark.parametrize("exporter", ["auto", "dynamo", "torchscript"])
+@pytest.mark.parametrize(
+    "exporter", ["auto", *(pytest.param(name, marks=pytest.mark.full) for name in ("dynamo", "torchscript"))]
+)
 def test_fixed_batch_size_is_rejected(tmp_path: Path, exporter: str) -> None:
     """``reshape(2, -1)`` fails with every exporter; the error has the dim or the size that fails."""
     report = verify(tmp_path, "BakedBatch", ROWS, BATCH, f"export: {{exporter: {exporter}}}")
@@ -63,6 +65,7 @@ def test_fixed_batch_size_is_rejected(tmp_path: Path, exporter: str) -> None:
     assert "reshape(2, -1)" in error.hint
 
 
+@pytest.mark.full
 def test_location_in_models_py_is_not_a_key_path(tmp_path: Path) -> None:
     """``models.py:3`` is a file and line, not a key below ``models``."""
     (tmp_path / "models.py").write_text("def build():\n    number = 1\n    return number / 0\n", encoding="utf-8")
@@ -72,7 +75,9 @@ def test_location_in_models_py_is_not_a_key_path(tmp_path: Path) -> None:
     assert failure(report.models[0]).where == "models.py:3"
 
 
-@pytest.mark.parametrize("exporter", ["auto", "dynamo", "torchscript"])
+@pytest.mark.parametrize(
+    "exporter", ["auto", *(pytest.param(name, marks=pytest.mark.full) for name in ("dynamo", "torchscript"))]
+)
 def test_branch_on_values_is_rejected_with_its_line(tmp_path: Path, exporter: str) -> None:
     """``if x.sum() > 0`` fails with every exporter; the error has the file and line."""
     error = failure(verify(tmp_path, "Branch", ROWS, BATCH, f"export: {{exporter: {exporter}}}"))

@@ -246,6 +246,6 @@ def test_errors_before_a_server_is_started(project: Project) -> None:
         (("tin",), 2, "has no model 'tin'"),
         (("tiny", "--tracking-uri", "sqlite:////nonexistent/mlflow.db"), 8, "can't be written"),
     ):
-        run = project.run("tune", *arguments)
+        run = project.invoke("tune", *arguments)
         assert (run.returncode, message in run.stderr) == (code, True), run.stderr
         assert "starting Triton" not in run.stderr
