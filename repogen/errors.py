@@ -228,7 +228,7 @@ def machine_errors() -> Iterator[None]:
         else:
             raise
         raise MachineError(
-            f"this machine cannot continue: {problem}",
+            f"the command cannot continue: {problem}",
             _LIMITS.get(
                 getattr(error, "errno", None) or 0, "free disk space or memory, and run the same command again"
             ),

@@ -33,7 +33,7 @@ MAX_BYTES = 32 * 2**20
 """Limit for a response whose size is not known before; parsed JSON takes several times as much memory."""
 SECONDS = 60.0
 BYTES_PER_SECOND = 2**16
-"""Half a megabit per second: downloads of large files are allowed on slow networks, but not without an end."""
+"""Half a megabit per second: downloads of large files are allowed on slow networks, but not indefinitely."""
 
 _HEADER_BYTES = 2**20
 _COMPLETE = frozenset({HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT})

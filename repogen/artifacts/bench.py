@@ -14,7 +14,7 @@ Variant: TypeAlias = Literal["eager", "compile", "onnxruntime", "grpc", "http", 
 """What is measured: PyTorch eager, torch.compile, ONNX Runtime in process, and Triton by protocol."""
 VARIANTS: tuple[Variant, ...] = ("eager", "compile", "onnxruntime", "grpc", "http", "shm")
 _BUSY = 0.3
-"""Load average for each core above which other programs disturb the measurement."""
+"""Share of the cores that other programs may use before a measurement is unreliable."""
 TRITON_VARIANTS: tuple[Variant, ...] = ("grpc", "http", "shm")
 
 

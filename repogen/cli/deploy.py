@@ -129,7 +129,7 @@ def _parse_header(text: str) -> tuple[str, str]:
     default=Path("model_repository"),
     show_default=True,
     metavar="DIR|URL",
-    help="Repository; those of the servers must have the same content.",
+    help="Repository to deploy; those of the servers must have the same content.",
 )
 @click.option(
     "unload", "--unload", multiple=True, metavar="NAME", help="Unload this model from the servers; repeatable."

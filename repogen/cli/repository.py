@@ -93,7 +93,7 @@ def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: b
 
     Hashes every file in DIRECTORY (default: model_repository). Reports files that differ from the manifest of their
     version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. If a
-    signature is required, also versions without a valid one. Exits with code 1 if there are findings.
+    signature is required, also reports versions without a valid one. Exits with code 1 if there are findings.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.verify(directory, models=models, signer=trust.signer())
@@ -284,7 +284,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     oci://HOST/NAME:TAG, pushes an image to a registry.
     """
     if every is (model is not None):
-        raise click.UsageError("Give either NAME or --all.")
+        raise click.UsageError("Specify either NAME or --all.")
     with handle_errors(debug=debug, as_json=as_json):
         name, version = (None, None) if model is None else model_and_version(model)
         report = api.publish(
@@ -310,7 +310,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     "--against",
     type=REPOSITORY_OR_MODEL,
     metavar="DIR|URL",
-    help="Repository of version B, default: that of version A; or a registered version, models:/NAME@ALIAS.",
+    help="Repository of version B (default: that of version A), or a registered version, models:/NAME@ALIAS.",
 )
 @_spec_option
 @tracking_option

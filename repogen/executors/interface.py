@@ -66,7 +66,7 @@ def unusable_file(name: str, why: str) -> SpecError:
     """Return the error that a machine returned a file which is not part of the result of a task."""
     return SpecError(
         f"a machine returned a file named {name[:200]!r}, {why}",
-        "check which code runs on the machine, and the executor",
+        "check which code runs on the machine, and check the executor",
         code="executor.file",
     )
 

@@ -37,10 +37,7 @@ _MAX_CHUNKS_WAITING = 16
 _MAX_JOBS = 128
 _ATTEMPTS = 4
 _POLL_SECONDS = 0.5
-_CONNECT = (
-    "run `ray status` on a node; if the cluster requires a token, as it does where `ray start` finds one, set "
-    "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
-)
+_CONNECT = "run `ray status` on a node; if the cluster requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 _END = ("end", "")
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -116,7 +116,7 @@ def specialized(signature: Signature, tensor: str, axis: int, size: str, details
     return ExportError(
         f"dim {str(dim)!r} (axis {axis} of input {tensor!r}) is declared dynamic, but the model fixes it to {size}",
         f"replace the literal {size} in forward, such as in reshape({size}, -1) or view({size}, …), with "
-        f"x.shape[{axis}] or -1; if it is the code of a library, declare the one size that clients send: "
+        f"x.shape[{axis}] or -1; if the code is in a library, declare the one size that clients send: "
         f"inputs: {{{fixed}}}",
         code="export.specialized-dim",
         details=details,

@@ -59,7 +59,7 @@ def load(artifact: OnnxArtifact, *, weights: bool = True) -> onnx.ModelProto:
 
 
 def check_excluded(model: onnx.ModelProto, patterns: Sequence[str]) -> None:
-    """Check that each name in ``exclude`` is that of a node: a pass that skipped it would do what nobody asked for.
+    """Check that each name in ``exclude`` is that of a node, so that a misspelled name is not ignored.
 
     Raises:
         SourceError: A pattern matches no node.

@@ -71,7 +71,7 @@ def read_refusals(model: Path) -> tuple[str, ...]:
     except OSError as error:
         return (f"{CONFIG_FILE} cannot be read: {error.strerror}",)
     if config.name not in {"", model.name}:
-        return (f"{CONFIG_FILE} has the name {config.name!r}, which is not that of the directory",)
+        return (f"{CONFIG_FILE} has the name {config.name!r}, which is not the name of the directory",)
     return load_refusals(model, config)
 
 

@@ -188,7 +188,7 @@ def admission_refusals(model: PreparedModel) -> tuple[str, ...]:
     A server that reads the repository loads the model by its name in config.pbtxt, so that must be the directory's.
     """
     if not model.sent and model.served_as != model.name:
-        return (f"config.pbtxt has the name {model.served_as!r}, which is not that of the directory",)
+        return (f"config.pbtxt has the name {model.served_as!r}, which is not the name of the directory",)
     repository, steps = model.directory.parent, _step_names(model)
     if unsafe := [name for name in steps if not is_safe_name(name)]:
         return tuple(f"step {name!r} is not the name of a model" for name in unsafe)

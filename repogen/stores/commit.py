@@ -91,7 +91,7 @@ class _ModelCommit:
         self._write_owner()
         try:
             self._claim()
-            if self._claims and switches:  # before the upload, which would be in vain
+            if self._claims and switches:  # before the upload, which would then be useless
                 self._require_unchanged_config(stored)
             self._upload()
             for claim in self._claims:

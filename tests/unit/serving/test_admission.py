@@ -145,7 +145,7 @@ def test_external_data_outside_of_its_directory_is_refused(tmp_path: Path, locat
 def test_name_of_another_model_is_refused(tmp_path: Path) -> None:
     """A server would load the other model if it got the name in the config."""
     (reason,) = read_refusals(model(tmp_path, ONNX + 'name: "other"'))
-    assert reason == "config.pbtxt has the name 'other', which is not that of the directory"
+    assert reason == "config.pbtxt has the name 'other', which is not the name of the directory"
 
 
 def test_directory_of_a_model_may_be_a_link(tmp_path: Path) -> None:
