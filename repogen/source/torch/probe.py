@@ -159,6 +159,7 @@ def probe(
     if not _equal_results(first, second, exactly=False):
         if random.operators:  # through integers such as argmax, which changed random numbers may not affect
             raise _random_error(random)
+        _check_no_first_call_state(harness, initial, state_after_first)
         raise ParityError(
             "the PyTorch model returns different outputs for the same inputs",
             "it is not deterministic: look for numpy.random, random, time, or state that forward keeps in an object or "
@@ -264,6 +265,19 @@ def _check_no_call_state(harness: _ReplayHarness, state_after_first: State, stat
         raise SourceError(
             f"forward changes the model's attribute {', '.join(updated[:_MAX_LISTED])} at every call, and its outputs "
             "depend on it",
+            _STATE_HINT,
+            code="source.stateful",
+        )
+
+
+def _check_no_first_call_state(harness: _ReplayHarness, initial: State, state_after_first: State) -> None:
+    """Reject state that explains why the second call, on the same inputs, returned something else."""
+    updated = changed(initial, state_after_first)
+    restore(harness.flat.module, initial, updated)
+    if updated and harness.same_result():
+        raise SourceError(
+            f"forward changes the model's {', '.join(updated[:_MAX_LISTED])}, and the outputs of the next call depend "
+            "on it",
             _STATE_HINT,
             code="source.stateful",
         )

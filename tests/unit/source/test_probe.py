@@ -123,6 +123,10 @@ def test_cache_in_a_buffer_is_rejected(load: Load, highest: int) -> None:
             "forward changes the model's attribute lists at every call",
         ),
         (
+            "y = x; x = x + self.lists.get('last', 0); self.lists['last'] = y",
+            "forward changes the model's lists, and the outputs of the next call depend on it",
+        ),
+        (
             "self.lists.setdefault('scale', x.abs().mean()); x = x / self.lists['scale']",
             "the first call sets the model's lists from its inputs",
         ),
