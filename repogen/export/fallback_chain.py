@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from repogen.artifacts.source import OnnxFile
+from repogen.artifacts.source import Eager, OnnxFile
 from repogen.errors import ExportError
 from repogen.export.fake_quantize import plain_fake_quantize
 from repogen.export.interface import Exporter, ExportRequest, specialized
+from repogen.export.python_code import exportable_python
 from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
 from repogen.onnx_graph.normalize import normalize
 from repogen.plugins import load_instance
@@ -74,7 +75,8 @@ def export_with(
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     exporter_options = exporter.options_model.model_validate(spec.options)
-    with plain_fake_quantize(), _recorded_gradients() as gradients:
+    python_code = exportable_python(source.origin.module) if isinstance(source.origin, Eager) else nullcontext()
+    with plain_fake_quantize(), python_code, _recorded_gradients() as gradients:
         try:
             graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
         except ExportError as error:

@@ -227,7 +227,8 @@ class TorchReference:
         """Return the outputs by name.
 
         Raises:
-            SourceError: The model failed on these inputs.
+            SourceError: The model failed on these inputs, or an output has another number of axes than on the example,
+                which config.pbtxt cannot express.
         """
         # Copies on both sides, because a forward may change its inputs, or earlier outputs, in place.
         copies = {name: np.array(array, order="C") for name, array in inputs.items()}
@@ -237,5 +238,13 @@ class TorchReference:
                 outputs = self.module(*tensors)
         except RAISED as error:
             raise user_error(error, "the PyTorch model failed", self.root, "source.forward") from error
+        for spec, tensor in zip(self.signature.outputs, outputs, strict=True):
+            if tensor.ndim != len(spec.shape):
+                raise SourceError(
+                    f"output {spec.name!r} has the shape {list(tensor.shape)} at this size, and {len(spec.shape)} "
+                    f"{'axes' if len(spec.shape) != 1 else 'axis'} at the example size; x.squeeze() also removes a "
+                    "batch of 1: use x.squeeze(-1)",
+                    code="source.outputs",
+                )
         arrays = (_array(tensor.detach().cpu()) for tensor in outputs)
         return {spec.name: array for spec, array in zip(self.signature.outputs, arrays, strict=True)}

@@ -159,10 +159,11 @@ def probe(
     if not _equal_results(first, second, exactly=False):
         if random.operators:  # through integers such as argmax, which changed random numbers may not affect
             raise _random_error(random)
+        _check_no_first_call_state(harness, initial, state_after_first)
         raise ParityError(
             "the PyTorch model returns different outputs for the same inputs",
-            "it is not deterministic: look for numpy.random, random, time, or state that forward keeps in a list or "
-            "dict",
+            "it is not deterministic: look for numpy.random, random, time, or state that forward keeps in an object or "
+            "a global variable",
             code="parity.non-deterministic",
         )
     _check_no_early_state(harness, twin, initial, state_after_first)
@@ -269,6 +270,19 @@ def _check_no_call_state(harness: _ReplayHarness, state_after_first: State, stat
         )
 
 
+def _check_no_first_call_state(harness: _ReplayHarness, initial: State, state_after_first: State) -> None:
+    """Reject state that explains why the second call, on the same inputs, returned something else."""
+    updated = changed(initial, state_after_first)
+    restore(harness.flat.module, initial, updated)
+    if updated and harness.same_result():
+        raise SourceError(
+            f"forward changes the model's {', '.join(updated[:_MAX_LISTED])}, and the outputs of the next call depend "
+            "on it",
+            _STATE_HINT,
+            code="source.stateful",
+        )
+
+
 def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State) -> None:
     """Reject buffers and attributes that some calls set if later outputs depend on the inputs of these calls.
 
@@ -277,11 +291,14 @@ def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None,
     """
     if twin is None:
         return
-    twin_harness = replace(harness, flat=harness.flat.of(twin))
+    twin_harness, unused_twin = replace(harness, flat=harness.flat.of(twin)), twin_of(twin)
     succeeded, after = twin_harness.run_others(), state_of(twin)
     _check_parameters(initial, after)  # the twin shares them
     updated = changed(initial, after)
-    if not succeeded or not updated:
+    if not succeeded:
+        return
+    if not updated:
+        _check_no_hidden_state(twin_harness, unused_twin)
         return
     if twin_harness.same_result():
         updated = stored(once, after)
@@ -298,6 +315,20 @@ def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None,
     raise SourceError(
         f"forward changes the model's {', '.join(updated[:_MAX_LISTED])} for some inputs, and later outputs depend on "
         "it",
+        _STATE_HINT,
+        code="source.stateful",
+    )
+
+
+def _check_no_hidden_state(used: _ReplayHarness, unused_twin: torch.nn.Module | None) -> None:
+    """Reject state that snapshots do not contain, such as an attribute of an object, if later outputs depend on it.
+
+    Copies of some modules behave differently from the start: a hook may write to a dict of the original module.
+    """
+    if unused_twin is None or used.same_result() or not replace(used, flat=used.flat.of(unused_twin)).same_result():
+        return
+    raise SourceError(
+        "forward changes an object of the model for some inputs, and later outputs depend on it",
         _STATE_HINT,
         code="source.stateful",
     )

@@ -1,19 +1,22 @@
-"""Detects what a forward changes in its module: buffers, parameters, and plain attributes."""
+"""Detects what a forward changes in its module: buffers, parameters, and attributes, also in lists and dicts."""
 
 from __future__ import annotations
 
 import copy
 import math
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 _PLAIN = (bool, int, float, complex, str, type(None))
+_CONTAINERS = (dict, list, tuple, deque)
 _OFFSET = 1000
 
 
@@ -22,7 +25,7 @@ class State:
     """A snapshot of a module.
 
     Attributes:
-        values: Path of a buffer or attribute (``encoder.step``) -> its value; tensors are copies.
+        values: Path of a buffer or attribute (``encoder.step``) -> its value; tensors and containers are copies.
         sums: The sum of each parameter.
     """
 
@@ -31,12 +34,14 @@ class State:
 
 
 def state_of(module: torch.nn.Module) -> State:
-    """Return a snapshot of a module and its submodules; of attributes, only numbers, text and tensors."""
+    """Return a snapshot of a module and its submodules; of attributes, only numbers, text, tensors, and containers."""
     values: dict[str, object] = {}
     for path, child in module.named_modules():
         for name, value in _state_items(child):
-            copy = value.detach().clone() if isinstance(value, torch.Tensor) else value
-            values[f"{path}.{name}".lstrip(".")] = copy
+            try:
+                values[f"{path}.{name}".lstrip(".")] = tree_map(_copy, value)
+            except Exception:  # noqa: BLE001, S112 - whatever the user's objects raise; a list may contain itself
+                continue
     # Sums also detect writes through .data, which do not change the version counter.
     sums = {n: float(p.detach().sum(dtype=torch.float64)) for n, p in module.named_parameters() if not p.is_complex()}
     return State(values, sums)
@@ -56,8 +61,14 @@ def _state_items(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
     yield from ((name, buffer) for name, buffer in module.named_buffers(recurse=False))
     if not isinstance(module, torch.jit.ScriptModule):
         for name, value in vars(module).items():
-            if name not in _TORCH_ATTRIBUTES and isinstance(value, (*_PLAIN, torch.Tensor)):
+            if name not in _TORCH_ATTRIBUTES and isinstance(value, (*_PLAIN, *_CONTAINERS, torch.Tensor)):
                 yield name, value
+
+
+def _copy(leaf: Any) -> Any:  # noqa: ANN401 - a value of any attribute
+    """Return a copy of a tensor; parameters are not copied, because their sums are compared."""
+    is_copied = isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
+    return leaf.detach().clone() if is_copied else leaf
 
 
 def written(before: State, after: State) -> list[str]:
@@ -80,43 +91,76 @@ def stored(one: State, other: State) -> list[str]:
 
     A table that grows with the longest input has another shape, and its values do not depend on the inputs.
     """
-    pairs = ((path, value, one.values.get(path)) for path, value in other.values.items())
     return [
         path
-        for path, value, before in pairs
-        if isinstance(value, torch.Tensor)
-        and isinstance(before, torch.Tensor)
-        and value.shape == before.shape
-        and not _equal(before, value)
+        for path, value in other.values.items()
+        if any(
+            isinstance(leaf, torch.Tensor)
+            and isinstance(before, torch.Tensor)
+            and leaf.shape == before.shape
+            and not _equal_leaves(before, leaf)
+            for before, leaf in _pairs(one.values.get(path), value) or ()
+        )
     ]
 
 
+def _pairs(first: object, second: object) -> list[tuple[object, object]] | None:
+    """Return the values at the same places of two containers; None if the containers have different places."""
+    (leaves, structure), (others, other_structure) = tree_flatten(first), tree_flatten(second)
+    return list(zip(leaves, others, strict=True)) if structure == other_structure else None
+
+
 def _equal(first: object, second: object) -> bool:
+    pairs = _pairs(first, second)
+    return pairs is not None and all(_equal_leaves(leaf, other) for leaf, other in pairs)
+
+
+def _equal_leaves(first: object, second: object) -> bool:
     if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
         return first.shape == second.shape and first.dtype == second.dtype and torch.equal(first, second)
+    if not isinstance(first, (*_PLAIN, torch.Tensor)) and not isinstance(second, (*_PLAIN, torch.Tensor)):
+        return True  # modules, functions and other objects cannot be compared
     return type(first) is type(second) and bool(first == second)
 
 
 def restore(module: torch.nn.Module, state: State, paths: Iterable[str]) -> None:
     """Reset buffers and attributes to a snapshot; those that are not in it are removed."""
     for path in paths:
-        owner, name = _owner(module, path)
         if path not in state.values:
+            owner, name = _owner(module, path)
             delattr(owner, name)
         else:
-            value = state.values[path]
-            setattr(owner, name, value.clone() if isinstance(value, torch.Tensor) else value)
+            _assign(module, path, tree_map(_copy, state.values[path]))
 
 
 def disturb(module: torch.nn.Module, paths: Iterable[str]) -> None:
     """Change the values of numbers and tensors."""
     for path in paths:
         owner, name = _owner(module, path)
-        value = getattr(owner, name)
-        if isinstance(value, bool) or (isinstance(value, torch.Tensor) and value.dtype == torch.bool):
-            setattr(owner, name, not value if isinstance(value, bool) else value.logical_not())
-        elif isinstance(value, (int, float, complex, torch.Tensor)):
-            setattr(owner, name, value + _OFFSET)
+        _assign(module, path, tree_map(_disturbed, getattr(owner, name)))
+
+
+def _disturbed(leaf: Any) -> Any:  # noqa: ANN401
+    if isinstance(leaf, bool):
+        return not leaf
+    if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool:
+        return leaf.logical_not()
+    is_number = isinstance(leaf, (int, float, complex, torch.Tensor)) and not isinstance(leaf, torch.nn.Parameter)
+    return leaf + _OFFSET if is_number else leaf
+
+
+def _assign(module: torch.nn.Module, path: str, value: Any) -> None:  # noqa: ANN401
+    """Set a buffer or an attribute; a container keeps its identity, because hooks and other modules may share it."""
+    owner, name = _owner(module, path)
+    current = getattr(owner, name, None)
+    if isinstance(current, dict) and isinstance(value, dict):
+        current.clear()
+        current.update(value)
+    elif isinstance(current, (list, deque)) and isinstance(value, (list, deque)):
+        current.clear()
+        current.extend(value)
+    else:
+        setattr(owner, name, value)
 
 
 def _owner(module: torch.nn.Module, path: str) -> tuple[torch.nn.Module, str]:

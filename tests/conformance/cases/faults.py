@@ -32,6 +32,7 @@ CASES = (
     _case(
         "first_length", "FirstLength", "source.stateful", "the first call's length divides all later outputs", _STEPS
     ),
+    _case("first_scale", "FirstScale", "source.stateful", "the first batch's deviation is kept in a dict"),
     _case("first_batch", "FirstBatch", "source.stateful", "the first batch sets a parameter"),
     _case("noise", "noise", "source.random", "randn_like at inference"),
     _case("functional_dropout", "functional_dropout", "source.random", "F.dropout trains by default"),

@@ -234,6 +234,20 @@ class FirstLength(nn.Module):
         return self.linear(x) / self.length
 
 
+class FirstScale(nn.Module):
+    """Divides by the deviation of the input of its first call, which it keeps in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.statistics: dict[str, Tensor] = {}
+
+    def forward(self, x: Tensor) -> Any:
+        if "scale" not in self.statistics:
+            self.statistics["scale"] = x.std()
+        return self.linear(x / self.statistics["scale"])
+
+
 class FirstBatch(nn.Module):
     """Sets scale and bias from its first batch, as Glow's ActNorm does unless weights are loaded."""
 

@@ -118,29 +118,81 @@ def test_cache_in_a_buffer_is_rejected(load: Load, highest: int) -> None:
             "self.seen = torch.maximum(self.seen, x.abs().max() - 9).detach(); x = x / (1 + self.seen)",
             "forward changes the model's seen for some inputs",
         ),
+        (
+            "x = x + self.lists['last'].mean() if 'last' in self.lists else x; self.lists['last'] = x",
+            "forward changes the model's attribute lists at every call",
+        ),
+        (
+            "y = x; x = x + self.lists.get('last', 0); self.lists['last'] = y",
+            "forward changes the model's lists, and the outputs of the next call depend on it",
+        ),
+        (
+            "self.lists.setdefault('scale', x.abs().mean()); x = x / self.lists['scale']",
+            "the first call sets the model's lists from its inputs",
+        ),
+        (
+            "self.lists['peak'] = max(self.lists['peak'], x.abs().max().item()); x = x / self.lists['peak']",
+            "forward changes the model's lists for some inputs",
+        ),
+        (
+            "self.box.scale = self.box.scale or x.shape[0]; x = x / self.box.scale",
+            "forward changes an object of the model for some inputs",
+        ),
+        ("self.calls = [*(self.calls or []), 1]; x = x + sum(self.calls)", "the model's attribute calls at every call"),
         ("self.p.data.add_((x.abs().max() > 9).float())", "forward writes to the model's parameter p"),
         ("self.p.data.add_(1)", "forward writes to the model's parameter p"),
     ],
 )
 def test_state_that_affects_outputs_is_rejected(load: Load, line: str, message: str) -> None:
-    """Includes attributes, parameters, and state that has an effect only in later calls or at other sizes."""
-    code = STATE.replace("self.calls = 0", "self.calls = 0; self.p = nn.Parameter(torch.zeros(1))")
+    """Includes attributes, containers, objects, parameters, and effects only in later calls or at other sizes."""
+    more = "self.lists = {{'peak': 9.0}}; self.box = type('Box', (), {{'scale': None}})()"
+    code = STATE.replace("self.calls = 0", f"self.calls = 0; {more}; self.p = nn.Parameter(torch.zeros(1))")
     with pytest.raises(SourceError) as caught:
         load(code.format(line=line))
     assert caught.value.code == "source.stateful"
     assert message in caught.value.message
 
 
-def test_unused_counter_is_allowed(load: Load) -> None:
-    """A model may count its calls for statistics."""
-    load(STATE.format(line="self.calls += 1"))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.calls += 1",
+        "self.lists['calls'] = self.lists.get('calls', 0) + 1",
+        "self.lists.setdefault('means', []).append(x.mean())",
+        "self.lists.setdefault(x.shape[0], torch.ones(x.shape[0], 1)); x = x * self.lists[x.shape[0]]",
+        "self.lists['last'] = x * 2; x = x + self.lists['last']",
+    ],
+)
+def test_state_without_an_effect_is_allowed(load: Load, line: str) -> None:
+    """A model may count its calls, and keep tables by size and intermediate results."""
+    load(STATE.replace("self.calls = 0", "self.calls = 0; self.lists = {{}}").format(line=line))
+
+
+HOOK = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.features = nn.Linear(4, 4), {"layer": torch.zeros(1)}
+            features = self.features
+            def keep(layer, inputs, output):
+                features["layer"] = output
+            self.layer.register_forward_hook(keep)
+        def forward(self, x):
+            self.layer(x)
+            return self.features["layer"] * 2
+    def build():
+        return Net().eval()
+"""
+
+
+def test_features_of_a_hook_are_allowed(load: Load) -> None:
+    """The hook writes to a dict that it shares with the module."""
+    load(HOOK)
 
 
 def test_other_nondeterminism_is_rejected(load: Load) -> None:
-    """A counter in a list is not visible in the module's state."""
-    code = STATE.replace("self.calls = 0", "self.calls = []").format(
-        line="self.calls.append(1); x = x + len(self.calls)"
-    )
+    """A counter in an object is not visible in the module's state."""
+    code = STATE.replace("self.calls = 0", "self.calls = iter(range(100))").format(line="x = x + next(self.calls)")
     with pytest.raises(ParityError) as caught:
         load(code)
     assert caught.value.code == "parity.non-deterministic"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -185,7 +186,7 @@ def test_frozen_size_is_explained(as_source: Callable[..., SourceModel], tmp_pat
     """The hint depends on whether the example size agrees."""
 
     def frozen(x: torch.Tensor) -> torch.Tensor:
-        return x + len(x)
+        return x + operator.index(x.shape[0])
 
     source = as_source(Faulty(frozen))
     with pytest.raises(ParityError, match="batch=1 seed=2: ") as caught:
@@ -261,6 +262,7 @@ DECLARED = (
         (lambda x: torch.log(-x.abs()), ParityError, "parity.not-finite", NOT_FINITE),
         (lambda x: x + torch.randn_like(x), ParityError, "parity.non-deterministic", NOT_DETERMINISTIC),
         (lambda x: x.reshape(2, 4) * 2, ExportError, "source.declared-size", DECLARED),
+        (lambda x: x[:, 0].squeeze(), ExportError, "source.declared-size", r"has the shape \[\] at this size"),
     ],
 )  # fmt: skip
 def test_errors_of_the_original_are_not_drift(
