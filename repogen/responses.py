@@ -76,6 +76,17 @@ def response_limits(size: int, seconds: float = SECONDS, bytes_per_second: float
         _LIMITS.reset(token)
 
 
+def require_size(size: object) -> None:
+    """Require that the size of a file, as a server names it, is within the limits of the block; for a file in parts.
+
+    Raises:
+        ResponseError: It is not, or it is not a size.
+    """
+    limits = _LIMITS.get() or _NO_LIMITS
+    if not isinstance(size, int) or not 0 <= size <= limits.size:
+        raise ResponseError(f"the server has a file of {size!r:.40} bytes, and at most {limits.size} are expected")
+
+
 class LimitedResponse(HTTPResponse):
     """A response within the limits of the block that sent the request; without one, within the default limits.
 
@@ -96,7 +107,8 @@ class LimitedResponse(HTTPResponse):
             return
         if self.status not in _COMPLETE:
             self._source.most = min(self._source.most, MAX_BYTES)
-        encoding = self.headers.get("Content-Encoding", "") or "identity"
+        encodings = filter(None, self.headers.get_all("Content-Encoding", []))  # clients join the values of all headers
+        encoding = ", ".join(encodings) or "identity"
         if encoding.lower() != "identity":
             raise ResponseError(f"the response is encoded as {encoding[:40]!r}, which was not requested")
 

@@ -12,6 +12,7 @@ from repogen.artifacts.plan import Cost
 from repogen.artifacts.report import Status
 from repogen.build.shards import estimated_seconds
 from repogen.files import read_bytes
+from repogen.files.content import ContentError, require_few_values
 from repogen.reporting.results import REPORTS, write_file
 
 if TYPE_CHECKING:
@@ -67,8 +68,10 @@ def record_costs(report: BuildReport, root: Path) -> None:
 
 def _read(root: Path) -> Mapping[str, _Record]:
     try:
-        return _RECORDS.validate_json(read_bytes(root / REPORTS / _FILE))
-    except (OSError, ValidationError):
+        content = read_bytes(root / REPORTS / _FILE)
+        require_few_values(content)
+        return _RECORDS.validate_json(content)
+    except (OSError, ContentError, ValidationError):
         return {}
 
 

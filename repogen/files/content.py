@@ -40,7 +40,7 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def require_few_values(json: str | bytes, limit: int = _MAX_VALUES) -> None:
+def require_few_values(json: str | bytes | bytearray, limit: int = _MAX_VALUES) -> None:
     """Require that a JSON text has a limited number of values, before it is decoded.
 
     pydantic needs a kilobyte for each value of a wrong type, and a value needs two bytes.
@@ -48,7 +48,7 @@ def require_few_values(json: str | bytes, limit: int = _MAX_VALUES) -> None:
     Raises:
         ContentError: It has more.
     """
-    commas = json.count(b",") if isinstance(json, bytes) else json.count(",")
+    commas = json.count(",") if isinstance(json, str) else json.count(b",")
     if commas > limit:
         raise ContentError(f"has more than {limit:,} values")
 

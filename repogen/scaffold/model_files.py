@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickletools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AliasPath, BaseModel, Field
+from pydantic import AliasPath, BaseModel, FailFast, Field
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SpecError
 from repogen.files.archive import open_archive
-from repogen.files.content import MAX_TEXT_BYTES, ContentError
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, require_few_values
 from repogen.onnx_graph.facts import parse_model
 from repogen.scaffold.description import ModelDescription, flow, input_placeholders, model_name, shape_text
 
@@ -30,6 +30,10 @@ _SYMBOL = re.compile(r"Symbol\('(\w+)'[^()]*\)")
 _MAX_EXPRESSION_LENGTH = 40
 _UNBOUNDED = 2**31
 _MAX_PROGRAM_BYTES = 2**28
+_MAX_PROGRAM_VALUES = 4_000_000
+"""More than the description of a graph with 50,000 operators has."""
+_MAX_PROGRAM_INPUTS = 100_000
+"""Of parameters and buffers as well."""
 _DEFINITION = "def forward(self: "
 # A limit on the length: the time to split parameters grows with its square.
 _FORWARD = re.compile(r"[\w.]+,?(?P<parameters>[^{]{0,5000}?)\)\s*->", re.DOTALL)
@@ -117,7 +121,7 @@ class _Size(BaseModel):
 
 class _Tensor(BaseModel):
     dtype: int
-    sizes: list[_Size]
+    sizes: Annotated[list[_Size], FailFast()]
 
 
 class _Input(BaseModel):
@@ -137,11 +141,16 @@ class _Range(BaseModel):
 
 
 class _Program(BaseModel):
-    """The part of ``models/model.json`` that describes inputs; source: torch/_export/serde/schema.py."""
+    """The part of ``models/model.json`` that describes inputs; source: torch/_export/serde/schema.py.
 
-    inputs: list[_Input] = Field(validation_alias=AliasPath("graph_module", "signature", "input_specs"))
-    tensors: dict[str, _Tensor] = Field(validation_alias=AliasPath("graph_module", "graph", "tensor_values"))
-    ranges: dict[str, _Range] = Field(default={}, validation_alias="range_constraints")
+    Tensors and ranges are decoded when they are used: pydantic would keep an error for each that is not valid.
+    """
+
+    inputs: Annotated[list[_Input], FailFast()] = Field(
+        validation_alias=AliasPath("graph_module", "signature", "input_specs"), max_length=_MAX_PROGRAM_INPUTS
+    )
+    tensors: dict[str, object] = Field(validation_alias=AliasPath("graph_module", "graph", "tensor_values"))
+    ranges: dict[str, object] = Field(default={}, validation_alias="range_constraints")
     torch_version: str = "?"
 
 
@@ -154,13 +163,15 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
     try:
         with open_archive(path) as archive:
             member = next(name for name in archive.names if name.endswith("models/model.json"))
-            program = _Program.model_validate_json(archive.read(member, _MAX_PROGRAM_BYTES))
+            content = archive.read(member, _MAX_PROGRAM_BYTES)
+        require_few_values(content, _MAX_PROGRAM_VALUES)
+        program = _Program.model_validate_json(content)
+        ranges = [f"  {symbol} is {_Range.model_validate(limits)}" for symbol, limits in program.ranges.items()]
         inputs = [_program_input(spec.tensor, program) for spec in program.inputs if spec.tensor is not None]
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise SpecError(
             f"{path} cannot be read as a torch.export program", "save it again", code="init.from"
         ) from error
-    ranges = [f"  {symbol} is {limits}" for symbol, limits in program.ranges.items()]
     keys = (
         "# Inputs, dynamic dims and example inputs come from the program. Optional keys:",
         "# dims: {batch: {min: 1, max: 16}}   # narrower bounds than the program's",
@@ -175,7 +186,7 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
 
 
 def _program_input(name: str, program: _Program) -> str:
-    tensor = program.tensors[name]
+    tensor = _Tensor.model_validate(program.tensors[name])
     dtype = _TORCH_DTYPES.get(tensor.dtype, "another type")
     return f"  in  {flow(name)}: {dtype} {shape_text(tensor.sizes)}"
 

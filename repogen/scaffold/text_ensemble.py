@@ -60,6 +60,10 @@ class _Module(BaseModel):
 
 
 _MODULES = TypeAdapter(list[_Module])
+_MAX_MODULES = 2**16
+"""Bytes of modules.json."""
+_MAX_TOKENIZER_VALUES = 4_000_000
+"""A vocabulary has hundreds of thousands of tokens, and as many merges of two."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +281,11 @@ def _pooling(path: Path) -> dict[str, object]:
     if pooling.pooling_mode_cls_token == pooling.pooling_mode_mean_tokens:
         raise _unsupported(path, f"{file.relative_to(path)} does not use pooling_mode_mean_tokens")
     try:
-        types = [module.type for module in _MODULES.validate_json(read_bytes(modules))] if is_file(modules) else []
+        types = (
+            [module.type for module in _MODULES.validate_json(read_bytes(modules, _MAX_MODULES))]
+            if is_file(modules)
+            else []
+        )
     except (OSError, ValueError) as error:
         raise _unsupported(path, f"modules.json cannot be read: {error}") from error
     return {
@@ -287,7 +295,7 @@ def _pooling(path: Path) -> dict[str, object]:
 
 
 def _padding(path: Path) -> _Padding:
-    padding = read_json(path / _TOKENIZER, _Tokens).padding
+    padding = read_json(path / _TOKENIZER, _Tokens, _MAX_TOKENIZER_VALUES).padding
     if padding is not None:
         return padding
     pad_id = read_json(path / CONFIG, _Tokens).pad_token_id

@@ -90,6 +90,18 @@ def test_compressed_response(session: Session) -> None:
         assert session.get(f"http://{address}/", stream=True).content == bytes(2**20)
 
 
+@pytest.mark.parametrize("first", ["identity", ""])
+def test_two_encodings(session: Session, first: str) -> None:
+    """urllib3 joins the values of several headers, and unpacks by the last one."""
+    body = gzip.compress(bytes(2**20))
+    lines = ("HTTP/1.1 200 OK", f"Content-Encoding: {first}", "Content-Encoding: gzip", f"Content-Length: {len(body)}")
+    with (
+        hostile_server("\r\n".join((*lines, "", "")).encode() + body) as address,
+        pytest.raises(ResponseError, match="encoded as"),
+    ):
+        session.get(f"http://{address}/")
+
+
 def test_part_of_a_file_may_be_as_large_as_requested(session: Session) -> None:
     """MLflow reads parts of 100 MiB into memory."""
     body = bytes(2**18)

@@ -3,8 +3,8 @@
 Any user of a registry can register a version whose files are at any URI, or create an experiment whose artifacts are.
 MLflow sends the credentials of the tracking server to every HTTP server that such a URI names, and those of Azure to
 every domain. While repogen calls MLflow, they are sent to the tracking server, to Azure, and to servers that the user
-names in REPOGEN_ARTIFACT_SERVERS. Sources: mlflow.store.artifact.http_artifact_repo, mlflow_artifacts_repo and
-azure_data_lake_artifact_repo of MLflow 3.17.
+names in REPOGEN_ARTIFACT_SERVERS. Sources: mlflow.store.artifact.http_artifact_repo, mlflow_artifacts_repo,
+azure_data_lake_artifact_repo and azure_blob_artifact_repo of MLflow 3.17.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 VARIABLE = "REPOGEN_ARTIFACT_SERVERS"
 _PROXIED = "mlflow-artifacts"
-_AZURE = "abfss"
-_AZURE_DOMAINS = (
-    ".dfs.core.windows.net",
-    ".dfs.core.chinacloudapi.cn",
-    ".dfs.core.usgovcloudapi.net",
-    ".dfs.fabric.microsoft.com",
-)
+_AZURE = {
+    "abfss": (
+        ".dfs.core.windows.net",
+        ".dfs.core.chinacloudapi.cn",
+        ".dfs.core.usgovcloudapi.net",
+        ".dfs.fabric.microsoft.com",
+    ),
+    "wasbs": (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net"),
+}
+"""Schemes and domains of Azure."""
 _PORTS = {"http": 80, "https": 443}
 
 _lock = threading.Lock()
@@ -81,15 +84,15 @@ def foreign_server(uri: str, tracking_uris: Iterable[str], allowed: str = "") ->
         own = [urlsplit(each) for each in tracking_uris]
     except ValueError:
         return uri
-    if parts.scheme not in {*_PORTS, _PROXIED, _AZURE} or (parts.scheme == _PROXIED and not parts.netloc):
+    if parts.scheme not in {*_PORTS, _PROXIED, *_AZURE} or (parts.scheme == _PROXIED and not parts.netloc):
         return ""
     # libraries differ in which part of other URIs they take for the host
-    is_plain = bool(host) and "\\" not in uri and parts.netloc.count("@") == (parts.scheme == _AZURE)
+    is_plain = bool(host) and "\\" not in uri and parts.netloc.count("@") == (parts.scheme in _AZURE)
     names = {host, parts.netloc.rpartition("@")[2].lower()}
     if is_plain and names & {name.strip().lower() for name in allowed.split(",")}:
         return ""
-    if parts.scheme == _AZURE:
-        return "" if is_plain and host.endswith(_AZURE_DOMAINS) else parts.netloc
+    if parts.scheme in _AZURE:
+        return "" if is_plain and host.endswith(_AZURE[parts.scheme]) else parts.netloc
     schemes = {each.scheme for each in own} if parts.scheme == _PROXIED else {parts.scheme}
     servers = {(each.scheme, each.hostname, each.port or _PORTS.get(each.scheme)) for each in own}
     is_own = any((scheme, host, port or _PORTS.get(scheme)) in servers for scheme in schemes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repogen.errors import TrackingError
+from repogen.errors import RepogenError, TrackingError
 from repogen.registry.mlflow.artifact_servers import VARIABLE, ForeignServerError, own_servers_only
 from repogen.registry.mlflow.library import (
     MlflowClient,
@@ -51,6 +52,9 @@ class Connection:
     def doing(self, what: str, hint: str = "") -> Iterator[None]:
         """Turn an exception of MLflow or the network into a ``TrackingError`` that says that ``what`` failed.
 
+        Also any exception of MLflow after a malformed response, and those of the libraries of artifact stores: any user
+        of a registry can register a version whose files are anywhere, and it must not end the sync of the others.
+
         In the block, MLflow does not send credentials to other servers.
         """
         try:
@@ -69,6 +73,20 @@ class Connection:
                 hint or "run the same command again when the server is available",
                 code=_code(error),
                 details=scrubbed(str(error)),
+            ) from error
+        except (RepogenError, MemoryError):
+            raise
+        except Exception as error:
+            if type(error) is RuntimeError:  # Python's, if no thread is left
+                raise
+            raise TrackingError(
+                f"{what} failed: {type(error).__name__}: {_one_line(error)} (MLflow at "
+                f"{redact_uri(self.tracking.uri)})",
+                hint
+                or "the server, or the store of the artifacts, does not respond as MLflow expects, or a package for "
+                "the store is not installed",
+                code="tracking.server",
+                details=scrubbed(traceback.format_exc()),
             ) from error
 
     def experiment(self) -> str:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.registry import AliasMove, EntryState, RegistryEntry
 from repogen.errors import TrackingError
+from repogen.files.content import ContentError, require_few_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ _MOVE = "repogen.move."
 _STEPS_SEPARATOR = ", "
 # Source: mlflow.utils.validation.MAX_MODEL_REGISTRY_TAG_VALUE_LENGTH is 100,000 in MLflow 3, 5,000 in MLflow 2.
 _MAX_FIGURES = 4000
+"""Characters of the figures that are stored; a move has fewer values."""
 _NOT_DONE = "(not confirmed)"
 _BULLET = "\N{BULLET} "  # MLflow's page shows line breaks as spaces
 _HEAD = re.compile(
@@ -219,8 +221,9 @@ def _figure_name(text: str) -> str:
 def _parse_json(text: str) -> tuple[AliasMove, bool] | None:
     """Return a move as development builds of repogen 0.1 recorded it."""
     try:
+        require_few_values(text, _MAX_FIGURES)
         fields = asdict(_RECORDED_MOVE.validate_json(text))
-    except ValidationError:
+    except (ContentError, ValidationError):
         return None
     done = bool(fields.pop("done"))
     return AliasMove(**fields), done

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from functools import wraps
+from typing import Any
 
-from repogen.responses import limited_adapter
+from repogen.responses import limited_adapter, require_size
 
 _DEFAULTS = {
     # A rejected call fails after about 3 s, one without a response after about 2 minutes; MLflow's own limits are four
@@ -57,6 +59,7 @@ with warnings.catch_warnings():
         _artifact_repository_registry as artifact_stores,
     )
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    from mlflow.store.artifact.http_artifact_repo import HttpArtifactRepository
     from mlflow.tracking import MlflowClient
     from mlflow.tracking._model_registry import utils as registry_servers
     from mlflow.tracking._tracking_service import utils as tracking_servers
@@ -74,7 +77,22 @@ def _limit_responses() -> None:
     request_utils._cached_get_request_session.cache_clear()  # noqa: SLF001 - sessions with the other adapter
 
 
+def _limit_parts() -> None:
+    """Limit files that MLflow 3.11 and later download in parts, from a URL and with a size that a server names."""
+    download: Any = getattr(HttpArtifactRepository, "_multipart_download", None)
+    if download is None:
+        return
+
+    @wraps(download)
+    def limited_download(self: Any, *args: Any, file_size: object, **options: Any) -> None:  # noqa: ANN401 - of MLflow
+        require_size(file_size)
+        download(self, *args, file_size=file_size, **options)
+
+    setattr(HttpArtifactRepository, download.__name__, limited_download)
+
+
 _limit_responses()
+_limit_parts()
 
 __all__ = [
     "Dataset",

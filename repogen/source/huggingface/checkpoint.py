@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
 from repogen.files import is_inside, is_private_hard_link
-from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes, require_few_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +48,7 @@ _OTHER_FORMATS = {
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*$", re.DOTALL | re.MULTILINE)
 _MAX_CARD_BYTES = 2**20
 _MAX_NAME_BYTES = 255  # of Linux
+_MAX_VALUES = 500_000
 _PIPELINE_TAG = re.compile(r"^pipeline_tag:\s*[\"']?([\w-]+)[\"']?\s*$", re.MULTILINE)
 
 
@@ -236,14 +237,21 @@ def open_checkpoint(
     return Checkpoint(directory, name, config, raw, _weights(directory, name, config), notes, local)
 
 
-def read_json(path: Path, kind: type[_T]) -> _T:
+def read_json(path: Path, kind: type[_T], values: int = _MAX_VALUES) -> _T:
     """Read a JSON file into a pydantic model or dict.
+
+    Args:
+        path: The file.
+        kind: The model, or dict.
+        values: How many values it may have. A value of a wrong type needs a kilobyte of memory.
 
     Raises:
         SourceError: The file cannot be read, is not JSON, or has values of another type.
     """
     try:
-        return TypeAdapter(kind).validate_json(read_bytes(path, MAX_TEXT_BYTES))
+        content = read_bytes(path, MAX_TEXT_BYTES)
+        require_few_values(content, values)
+        return TypeAdapter(kind).validate_json(content)
     except ContentError as error:
         raise _files_error(f"{path.name} {error}", "download it again", path.name) from error
     except OSError as error:

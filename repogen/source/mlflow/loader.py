@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
@@ -86,7 +86,7 @@ class _LoggedInput(BaseModel):
     tensor: _TensorType | None = Field(default=None, validation_alias="tensor-spec")
 
 
-_LOGGED_INPUTS = TypeAdapter(list[_LoggedInput])
+_LOGGED_INPUTS: TypeAdapter[list[_LoggedInput]] = TypeAdapter(Annotated[list[_LoggedInput], FailFast()])
 
 
 def load_mlflow(request: SourceRequest[MlflowSource]) -> SourceModel:

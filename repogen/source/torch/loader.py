@@ -15,6 +15,7 @@ from repogen.source.common.formats import check_archive
 from repogen.source.common.inputs import find_inputs
 from repogen.source.torch.eager import examine, source_from_module
 from repogen.source.torch.module import make_module, prepare
+from repogen.source.torch.scan_script import load_script
 from repogen.source.torch.weights import load_weights
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
 def _load_archive(request: SourceRequest[TorchScriptSource], *, keep_bfloat16: bool) -> SourceModel:
     path = request.root / request.options.path
     try:
-        script_module = torch.jit.load(  # type: ignore[no-untyped-call] # as torch declares it
-            str(path), map_location="cpu"
-        )
+        script_module = load_script(path)
+    except SourceError:
+        raise
     except Exception as error:
         raise SourceError(
             f"{path.name} cannot be read as a TorchScript archive: it is damaged, or from another PyTorch version",

@@ -13,8 +13,10 @@ from typing import Any
 import onnx
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from repogen.errors import SpecError
+from repogen.scaffold import model_files
 from repogen.scaffold.describe import describe, describe_model
 from repogen.scaffold.files import scaffold, scaffold_from
 from repogen.scaffold.pipelines import NO_PIPELINES, Pipelines
@@ -207,6 +209,38 @@ def test_from_a_program(here: Path) -> None:
     assert "#   in  x: float32 [s7, 4]\n" in text
     assert "#   s7 is 1 to 16\n" in text
     assert "#   s8 is 1 or more\n" in text
+
+
+@pytest.mark.parametrize(
+    ("inputs", "tensors"),
+    [(["x"] * 10_000, {}), ([{}] * 100_001, {}), ([], {str(number): "x" for number in range(10_000)}),
+     ([{"user_input": {"arg": {"as_tensor": {"name": "y"}}}}], {"y": {"dtype": 7, "sizes": ["x"] * 10_000}})],
+    ids=["wrong inputs", "very many inputs", "wrong tensors", "wrong sizes"],
+)  # fmt: skip
+def test_program_with_very_many_values(here: Path, inputs: list[object], tensors: dict[str, object]) -> None:
+    """Validation keeps an error of a kilobyte for each value of a wrong type, and a program may have 256 MiB."""
+    document = {
+        "graph_module": {
+            "graph": {"tensor_values": {"x": "wrong"} | tensors},
+            "signature": {"input_specs": [*inputs, {"user_input": {"arg": {"as_tensor": {"name": "x"}}}}]},
+        }
+    }
+    with zipfile.ZipFile(here / "net.pt2", "w") as archive:
+        archive.writestr("net/models/model.json", json.dumps(document))
+    with pytest.raises(SpecError, match="cannot be read as") as caught:
+        describe_model("net.pt2", here)
+    assert isinstance(caught.value.__cause__, ValidationError)
+    assert caught.value.__cause__.error_count() == 1
+
+
+def test_program_with_millions_of_values(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not decoded."""
+    monkeypatch.setattr(model_files, "_MAX_PROGRAM_VALUES", 10)
+    with zipfile.ZipFile(here / "net.pt2", "w") as archive:
+        archive.writestr("net/models/model.json", f"[{'0,' * 20}0]")
+    with pytest.raises(SpecError) as caught:
+        describe_model("net.pt2", here)
+    assert "more than 10 values" in str(caught.value.__cause__)
 
 
 def test_from_a_torchscript_archive(here: Path) -> None:

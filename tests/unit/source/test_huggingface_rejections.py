@@ -282,3 +282,9 @@ def test_model_card_of_empty_lines(model: Path) -> None:
     """The front matter is searched in time that grows with the length of the card."""
     (model / "README.md").write_text("---" + "\n" * 2**20, encoding="utf-8")
     assert open_checkpoint(model, "m", trusted=False, local=True).pipeline_tag == ""
+
+
+def test_file_with_very_many_values(model: Path, tmp_path: Path) -> None:
+    """Each value of a wrong type would need a kilobyte of memory."""
+    edit(model, more=[0] * 500_001)
+    assert "config.json has more than 500,000 values" in rejection(tmp_path).message

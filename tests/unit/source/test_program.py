@@ -243,6 +243,9 @@ def _replacing(old: str, new: str) -> Callable[[str, bytes], bytes]:
     [
         ("torch.ops.aten.linear.default", "torch.os.system", "calls 'torch.os.system'"),
         ("torch.ops.aten.linear.default", "torch.ops.load_library", "calls 'torch.ops.load_library'"),
+        ("torch.ops.aten.linear.default", "torch.ops.aten.from_file.default", "which reads or writes files"),
+        ("torch.ops.aten.linear.default", "torch.ops.aten.save.default", "which reads or writes files"),
+        ("torch.ops.aten.linear.default", "torch.ops.image.write_file.default", "which reads or writes files"),
         ("Symbol('s", "__import__('os').system('s", "which is not an arithmetic expression"),
         ('"name": "x"', '"name": "x=print(1)"', "uses the name 'x=print(1)'"),
     ],

@@ -118,6 +118,7 @@ def test_without_credentials_nothing_is_rejected(
         "/models",
         "runs:/1/model",
         "abfss://models@account.dfs.core.windows.net/1",
+        "wasbs://models@account.blob.core.windows.net/1",
     ],
 )
 def test_own_servers(uri: str) -> None:
@@ -141,6 +142,8 @@ def test_own_servers(uri: str) -> None:
         "abfss://models@account.other.example@account.dfs.core.windows.net/1",
         "abfss://models@dfs.core.windows.net.other.example/1",
         "abfss://models@account.other.example\\@account.dfs.core.windows.net/1",
+        "wasbs://models@2130706433\\.blob.core.windows.net/1",
+        "wasbs://models@account.dfs.core.windows.net/1",
         "https://[/1",
         "https://mlflow.example:port/1",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from pathlib import Path
@@ -16,10 +17,14 @@ from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow import download
 from repogen.registry.mlflow.access import fetch_model, pin_model
 from repogen.registry.mlflow.download import download_model, fetch_version, pinned_uri
+from repogen.registry.mlflow.library import get_artifact_repository
 from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.uri import is_pinned
+from repogen.responses import ResponseError
 
 from .conftest import Stage, built, report
+from .test_artifact_servers import registered as registered_at
+from .test_preflight import responding
 
 if TYPE_CHECKING:
     from repogen.registry.mlflow.client import Connection
@@ -158,3 +163,30 @@ def test_name_that_is_not_one_of_a_file(name: str) -> None:
     artifacts.list_artifacts.return_value = [FileInfo(name, is_dir=False, file_size=1)]
     with pytest.raises(TrackingError, match="as a file"):
         download._tree(artifacts, "models:/m/1")  # noqa: SLF001 - as above
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b'{"files": [{}]}', b'{"files": [{"path": "a", "is_dir": false, "file_size": "x"}]}', b"[" * 100_000,
+     b'{"files": ' + b"9" * 5000 + b"}"],
+    ids=["array", "no path", "no number", "nested", "digits"],
+)  # fmt: skip
+def test_listing_that_is_not_valid(store: Connection, tmp_path: Path, body: bytes) -> None:
+    """It is an error of this version: whoever registers one with such a server must not end a sync of other models."""
+    with responding(200, body, []) as uri:
+        name = registered_at(store, f"{uri}/api/2.0/mlflow-artifacts/artifacts/1")
+        (entry,) = MlflowRegistry(store).entries(name)
+        with pytest.raises(TrackingError, match=rf"downloading {name} version 1 failed: \w+") as caught:
+            fetch_version(store, entry, tmp_path)
+    assert caught.value.code == "tracking.server"
+
+
+@pytest.mark.parametrize("size", [2**40, 101, -1, "9"])
+def test_size_of_a_file_in_parts(tmp_path: Path, size: object) -> None:
+    """The server that offers it names its size; nothing is allocated or requested for it."""
+    document = {"multipart_downloads_enabled": True, "url": "http://127.0.0.1:9/", "headers": {}, "file_size": size}
+    with responding(200, json.dumps(document).encode(), []) as uri:
+        artifacts = get_artifact_repository("mlflow-artifacts:/1", tracking_uri=uri)
+        with pytest.raises(ResponseError, match="at most 100 are expected"):
+            download._download(artifacts, "model.onnx", 100, tmp_path)  # noqa: SLF001 - as above
+    assert not (tmp_path / "model.onnx").exists()

@@ -63,6 +63,12 @@ def test_move_of_a_development_build() -> None:
         1, 2, {"size.max_mb": "3 MB [<= 4]"}, {"size.max_mb": 3.0}, "")  # fmt: skip
 
 
+def test_move_with_very_many_values() -> None:
+    """It is ignored: each value of a wrong type would need a kilobyte of memory."""
+    record = {**MOVE, "figures": {str(number): "1" for number in range(10_000)}, "values": {}}
+    assert moves_of({"repogen.move.x": json.dumps(record)}, {}) == []
+
+
 @pytest.mark.parametrize(
     "text",
     ["champion: version 1 -> x, promote by me at now", f"champion: version 1 -> {'9' * 5000}, promote by me at now",

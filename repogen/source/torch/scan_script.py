@@ -1,0 +1,81 @@
+"""Loads TorchScript archives, and rejects those that read or write files of the machine.
+
+TorchScript runs no Python code, but its operators ``aten::save`` and ``aten::from_file`` write and read any file of the
+user, and packages register more of them. The graphs are scanned after they are loaded and before they run. Only
+``__setstate__`` runs while an archive is loaded, so the code of an archive that defines it is scanned as text. Source:
+torch/csrc/jit/serialization/import.cpp and unpickler.cpp of torch 2.13.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from repogen.errors import SourceError
+from repogen.files.archive import open_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE_OPERATOR = re.compile(r"\w+(?:::|\.)(?:save|load_tensor|\w*(?:from|load|open|read|save|write)\w*_file\w*)\b")
+"""Operators that read or write files, as ``NAMESPACE::NAME`` or ``NAMESPACE.NAME``; also those of torchvision."""
+
+_LEGACY = "model.json"
+_RUNS_WHEN_LOADED = b"__setstate__"
+# a backslash can hide a name in a string, for getattr
+_SUSPICIOUS = re.compile(rb"\b(?:save|load_tensor|\w*_file\w*)\b|\\")
+_MAX_CODE_BYTES = 2**26
+
+
+def load_script(path: Path) -> Any:  # noqa: ANN401 - as torch declares it
+    """Load a TorchScript archive on the CPU, as ``torch.jit.load`` does.
+
+    Raises:
+        SourceError: It reads or writes files, or could do so while it is loaded.
+        Exception: Any that torch raises for a damaged archive.
+    """
+    _scan_code(path)
+    unit: Any = torch._C.CompilationUnit()  # noqa: SLF001 - torch.jit.load does not return it
+    read: Any = torch._C.import_ir_module  # noqa: SLF001 - the same
+    loaded = read(unit, str(path), torch.device("cpu"), {}, False)  # noqa: FBT003 - without shapes
+    for function in unit.get_functions():
+        for kind in _kinds(function.graph):
+            if FILE_OPERATOR.fullmatch(kind):
+                _reject(path, f"calls {kind[:80]!r}")
+    return torch.jit._recursive.wrap_cpp_module(loaded)  # type: ignore[no-untyped-call]  # noqa: SLF001 - the same
+
+
+def _scan_code(path: Path) -> None:
+    """Reject an archive whose code could read or write files while it is loaded."""
+    with open_archive(path) as archive:
+        names = [name.partition("/")[2] for name in archive.names]
+        texts = [archive.read(name, _MAX_CODE_BYTES) for name in archive.names if name.lower().endswith(".py")]
+    reader: Any = torch._C.PyTorchFileReader(str(path))  # noqa: SLF001 - another reader might find other members
+    records = reader.get_all_records()
+    if _LEGACY in {name.lower() for name in (*names, *records)}:
+        _reject(path, "has the format of torch 1.2 or older")
+    texts += [reader.get_record(name) for name in records if name.lower().endswith(".py")]
+    if any(_RUNS_WHEN_LOADED in text for text in texts):
+        for match in filter(None, map(_SUSPICIOUS.search, texts)):
+            _reject(path, f"has {_RUNS_WHEN_LOADED.decode()} and the text {match[0].decode(errors='replace')[:80]!r}")
+
+
+def _kinds(block: Any) -> Iterator[str]:  # noqa: ANN401 - torch._C is untyped
+    """Yield the operators of a graph, with those of branches, loops and forks."""
+    for node in block.nodes():
+        yield node.kind()
+        graphs = [node.g(name) for name in node.attributeNames() if node.kindOf(name) == "g"]
+        for inner in (*node.blocks(), *graphs):
+            yield from _kinds(inner)
+
+
+def _reject(path: Path, reason: str) -> NoReturn:
+    raise SourceError(
+        f"{path.name} {reason}, and running it could read or write any of your files",
+        "if you trust it, export it to ONNX yourself; otherwise find out where it comes from",
+        code="source.archive",
+        where=path.name,
+    )
