@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -39,6 +40,7 @@ MODEL_KEYS = {
 ERROR_KEYS = {"code", "message", "hint", "where", "exit_code"}
 FAULTS = """\
 import sys
+import uuid
 import torch
 
 
@@ -420,11 +422,12 @@ def test_stage_on_another_filesystem_is_rejected(tmp_path: Path, new_project: Ca
     """A stage on another filesystem is exit code 7 with a hint, because renames would fail."""
     elsewhere = Path("/dev/shm")  # noqa: S108 - a filesystem of its own
     assert elsewhere.stat().st_dev != tmp_path.stat().st_dev, "TMPDIR must not be on /dev/shm"
-    run = new_project(tmp_path).run("build", "--stage-dir", str(elsewhere / f"repogen-{os.getpid()}"), "--json")
+    name = f"stage-{uuid.uuid4()}"  # servers of this process have regions named repogen-PID-…
+    run = new_project(tmp_path).run("build", "--stage-dir", str(elsewhere / name), "--json")
     error = document_of(run)["error"]
     assert (run.returncode, error["code"]) == (7, "stage.other-filesystem")
     assert "--stage-dir" in error["hint"]
-    assert not list(elsewhere.glob(f"repogen-{os.getpid()}*"))
+    assert not list(elsewhere.glob(f"{name}*"))
 
 
 def test_missing_extra_is_reported_before_the_export(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
