@@ -218,7 +218,7 @@ CASES = (
     ),
     _case("ragged_means", "RowMeans", "batch", "rows without elements do not exist", _RAGGED_MEANS),
     _case("shared_scale", "SharedScale", "single", "all rows are rounded with one scale"),
-    _case("counted_points", "CountedPoints", "batch", "len() of a tensor is a size of the input", _TIME),
+    _case("counted_points", "CountedPoints", "batch", "len() of a tensor of a derived size", _TIME),
     _case("log_density", "LogDensity", "batch", "torch.distributions checks its arguments with branches on values"),
     _case(
         "squeezed",

@@ -622,12 +622,12 @@ class SharedScale(nn.Module):
 
 
 class CountedPoints(nn.Module):
-    """Adds positions, whose number is ``len`` of a tensor."""
+    """Adds positions to pooled features; their number is ``len`` of a tensor."""
 
     def forward(self, x: Tensor) -> Any:
-        steps = x[0]
-        positions = torch.arange(len(steps)).float() / len(steps)
-        return x + positions[:, None]
+        pooled = nn.functional.avg_pool1d(x.transpose(1, 2), 3, 2, 1)
+        positions = torch.arange(pooled.shape[2]).float() * 2 + 1
+        return pooled + positions[None].expand(4, len(positions))
 
 
 class LogDensity(nn.Module):
