@@ -619,3 +619,35 @@ class SharedScale(nn.Module):
     def forward(self, x: Tensor) -> Any:
         scale = 127 / x.abs().max().clamp(min=1e-5)
         return self.linear((x * scale).round() / scale)
+
+
+class CountedPoints(nn.Module):
+    """Adds positions to pooled features; their number is ``len`` of a tensor."""
+
+    def forward(self, x: Tensor) -> Any:
+        pooled = nn.functional.avg_pool1d(x.transpose(1, 2), 3, 2, 1)
+        positions = torch.arange(pooled.shape[2]).float() * 2 + 1
+        return pooled + positions[None].expand(4, len(positions))
+
+
+class LogDensity(nn.Module):
+    """The log-density of each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.base: Any = torch.distributions.Normal(torch.zeros(4), torch.ones(4))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.base.log_prob(self.linear(x)).sum(-1)
+
+
+class Squeezed(nn.Module):
+    """A score per row; a scalar for one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x).squeeze()
