@@ -183,6 +183,7 @@ def _run(artifact: OnnxArtifact, selected: SelectedPass, workspace: Workspace, d
     if reason := implementation.ensures(request, model):
         raise PassRejectedError(reason)
     result = normalize(model, directory / "model.onnx", options)
+    del model  # it holds every weight, and the checks need as much memory again
     _check(artifact, result)
     if selected.structural:
         _require_no_larger_graph(artifact, result, directory)

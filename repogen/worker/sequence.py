@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -19,6 +18,7 @@ from repogen.targets import BFLOAT16_SINCE, target_of
 from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove
 from repogen.worker.imports import imported_code
+from repogen.worker.memory import release_memory
 from repogen.worker.optimization import Subject, apply_measured
 from repogen.worker.timeout import time_limit
 from repogen.worker.verification import verify
@@ -203,11 +203,12 @@ def _try_exporter(
         workspace.directory.mkdir()
         exported = export_with(exporter, source, job.model.export, options, workspace.directory)
     guard_violations += exported.guard_violations
-    gc.collect()  # the exporter's graph has reference cycles and holds a second copy of every weight
+    release_memory()  # the exporter's graph has reference cycles and holds a second copy of every weight
     passes = select_passes(job.model.passes)
     structural = tuple(takewhile(lambda selected: selected.structural, passes))
     with log.step("optimize"):
         artifact, outcomes = optimize(exported, structural, workspace)
+    release_memory()
     log.set_passes(outcomes)
     if exported.unused:
         names = ", ".join(exported.unused)
