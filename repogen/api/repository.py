@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
@@ -14,6 +13,7 @@ from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
 from repogen.artifacts.transfer import PackageFormat, TransferOptions
 from repogen.errors import RepogenError, SpecError
+from repogen.files.temporary import temporary_directory
 from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.registry.registered import find_version, registered_version
@@ -396,8 +396,8 @@ def _write_package(
     store = open_store(place)
     if any(each.key == place.key for each in store.list(place.key)):
         raise exists_error(place)
-    with TemporaryDirectory(prefix="repogen-package-", dir=options.stage_dir) as directory:
-        archive = Path(directory, place.name)
+    with temporary_directory(options.stage_dir) as directory:
+        archive = directory / place.name
         try:
             report = package(source, archive, name, options, package_format)
         except RepogenError as error:
@@ -424,14 +424,14 @@ def _push_image(place: RepositoryUrl, name: str, options: TransferOptions, sourc
     from repogen.versions.package import name_in, private_publish  # noqa: PLC0415 - imports onnx
 
     image = reference(place)
-    with TemporaryDirectory(prefix="repogen-package-", dir=options.stage_dir) as directory:
-        target = Path(directory, "image")
+    with temporary_directory(options.stage_dir) as directory:
+        target = directory / "image"
         try:
             with private_publish(source, target, name, replace(options, stage_dir=None)) as (repository, copied):
                 report = replace(copied, target=place, format=PackageFormat.OCI)
                 if options.dry_run:
                     return report
-                scratch = Path(directory, "layers")
+                scratch = directory / "layers"
                 scratch.mkdir()
                 digest, is_new = push(repository, image, scratch)
         except RepogenError as error:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.bench import (
@@ -26,6 +24,7 @@ from repogen.bench.machine import describe_machine
 from repogen.bench.server import ServedModel, ServerChoice, serve_model
 from repogen.bench.statistics import estimate
 from repogen.errors import BenchError, RepogenError
+from repogen.files.temporary import temporary_directory
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.serving.commands import recorded_target
@@ -35,6 +34,7 @@ from repogen.targets import DEFAULT_RELEASE, target_of, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import Credentials
@@ -119,8 +119,8 @@ class _Measurement:
         """Return the measurements; those made before an error are kept."""
         self.report = ModelBench(self.name, 0)
         try:
-            with tempfile.TemporaryDirectory(prefix="repogen-bench-") as work_dir:
-                self._serve(Path(work_dir))
+            with temporary_directory() as work_dir:
+                self._serve(work_dir)
         except RepogenError as error:
             self.report = replace(self.report, error=error.record)
         baseline = next((v for v in VARIANTS if any(cell.variant == v for cell in self.samples)), None)

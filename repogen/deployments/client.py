@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -35,6 +34,7 @@ from repogen.deployments.download import download, find_entry
 from repogen.deployments.target import SCHEME, Target, parse_target
 from repogen.deployments.tensors import json_of, wire_tensors
 from repogen.errors import RepogenError, SmokeError, SourceError, SpecError, error_from_record
+from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.access import open_registry
 from repogen.registry.mlflow.client import servers_restored
 from repogen.registry.mlflow.uri import tracking_of
@@ -97,8 +97,8 @@ def local_server(name: str, model_uri: str) -> Iterator[str]:
     Raises:
         MlflowException: The version does not exist, or cannot be served.
     """
-    with _mlflow_errors(), TemporaryDirectory(prefix="repogen-deploy-") as directory:
-        repository = Path(directory) / "models"
+    with _mlflow_errors(), temporary_directory() as directory:
+        repository = directory / "models"
         _download(name, model_uri, repository)
         with commands.serve(repository, "embedded", poll=False, progress=Silent()) as triton:
             yield triton.endpoint.grpc
@@ -250,8 +250,8 @@ def _infer(server: LiveServer, name: str, version: int, inputs: Any) -> dict[str
 
 
 def _deploy(target: Target, name: str, model_uri: str) -> dict[str, Any]:
-    with TemporaryDirectory(prefix="repogen-deploy-") as directory:
-        source = Path(directory) / "models"
+    with temporary_directory() as directory:
+        source = directory / "models"
         version = _download(name, model_uri, source)
         transfer(source, target.repository, name, TransferOptions(version))
     options = DeployOptions(target.servers, (name,), credentials=target.credentials)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.registry import EntryState
 from repogen.errors import SpecError
+from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION
 from repogen.repository.layout import model_dir
 
@@ -90,12 +90,12 @@ def registered_version(registry: ModelRegistry, entry: RegistryEntry) -> Iterato
     Raises:
         TrackingError: Its artifacts were deleted or changed, or the registry cannot be reached.
     """
-    with tempfile.TemporaryDirectory(prefix="repogen-registered-") as directory:
+    with temporary_directory() as directory:
         number = entry.triton_version or entry.version
-        version_dir = model_dir(Path(directory), entry.name) / str(number)
+        version_dir = model_dir(directory, entry.name) / str(number)
         version_dir.mkdir(parents=True)
         registry.fetch(entry, version_dir)
-        yield RegisteredVersion(entry, Path(directory), number)
+        yield RegisteredVersion(entry, directory, number)
 
 
 def _matches(entry: RegistryEntry, parts: dict[str, str]) -> bool:

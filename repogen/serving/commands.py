@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
+from repogen.files.temporary import temporary_directory
 from repogen.repository.ensembles import with_steps
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import directory_of_step, latest_version, models_of
@@ -27,6 +26,7 @@ from repogen.targets import DEFAULT_RELEASE, find_target, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import RunningTriton
@@ -83,11 +83,11 @@ def _selected(repository: Path, names: tuple[str, ...], server: str) -> Iterator
         return
     if server != "embedded":
         raise ServerError("--model works with the embedded server only", "omit it", code="server.options")
-    with TemporaryDirectory(prefix="repogen-serve-") as directory:
+    with temporary_directory() as directory:
         for name in with_steps(repository, names):
             if (path := directory_of_step(repository, name)) is not None:
-                (Path(directory) / name).symlink_to(path.absolute())
-        yield Path(directory)
+                (directory / name).symlink_to(path.absolute())
+        yield directory
 
 
 def with_ports(server: str, ports: Mapping[str, int | None]) -> str:

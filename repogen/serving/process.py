@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 import os
 import re
@@ -22,6 +21,7 @@ from pydantic import Field, TypeAdapter
 
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
+from repogen.files.temporary import locked_directory
 from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving import control
 from repogen.serving.environment import without_secrets
@@ -111,14 +111,14 @@ class Launch:
         run_dir: Private directory, removed when the server has stopped.
         ports: Ports to listen on; None for a server that listens on sockets in ``run_dir``.
         control: Header that the server requires in requests to its control API.
-        lock: Descriptor that holds the run directory's lock.
+        lock: Descriptor that holds the run directory's lock; None if there is none.
     """
 
     identity: str
     run_dir: Path
     ports: Ports | None
     control: ControlHeader = field(default_factory=control.random_header, repr=False)
-    lock: int = -1
+    lock: int | None = None
 
     @property
     def sockets(self) -> Path:
@@ -128,7 +128,8 @@ class Launch:
     def remove(self) -> None:
         """Remove the run directory and release its lock."""
         shutil.rmtree(self.run_dir, ignore_errors=True)
-        os.close(self.lock)
+        if self.lock is not None:
+            os.close(self.lock)
 
     @property
     def log(self) -> Path:
@@ -314,46 +315,12 @@ def _launch(mode: ControlMode, ports: PortOptions) -> Launch:
     return launch
 
 
-def _run_dir() -> tuple[Path, int]:
-    """Return a new run directory with its lock, and remove run directories that no process holds.
-
-    A process that is killed before its supervisor runs leaves one behind. The lock is on the directory itself, not on a
-    file in it, so that its holder can remove the directory without a race. The kernel releases it with the process.
-    """
+def _run_dir() -> tuple[Path, int | None]:
+    """Return a new run directory with its lock, in a directory whose path is short enough for sockets."""
     parent = Path(tempfile.gettempdir())
     if len(os.fsencode(parent / f"{_RUN_DIR}xxxxxxxx")) > _MAX_RUN_DIR or not _PLAIN_PATH.fullmatch(str(parent)):
-        parent = Path("/tmp")  # noqa: S108 - mkdtemp makes a private directory
-    for directory in parent.glob(f"{_RUN_DIR}*"):
-        with contextlib.suppress(OSError):  # another user's, not a directory, or in use
-            os.close(_lock(directory))
-            shutil.rmtree(directory, ignore_errors=True)
-    while True:
-        directory = Path(tempfile.mkdtemp(prefix=_RUN_DIR, dir=parent))
-        with contextlib.suppress(OSError):  # another process removed it before it was locked
-            lock = _lock(directory)
-            if directory.exists():
-                return directory, lock
-            os.close(lock)
-
-
-def _lock(directory: Path) -> int:
-    """Return a descriptor that holds the lock of a directory of this user.
-
-    Other users can create any name in the directory for temporary files, so a link is not followed and a FIFO not
-    opened.
-
-    Raises:
-        OSError: Another process holds the lock, or it is not a directory of this user.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
-    try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            raise PermissionError(f"{directory} belongs to another user")
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+        parent = Path("/tmp")  # noqa: S108 - the directory is private
+    return locked_directory(_RUN_DIR, parent)
 
 
 def _is_secret(launch: Launch, part: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from repogen.artifacts.progress import Silent
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files import reason
+from repogen.files.temporary import temporary_directory
 from repogen.files.url import RepositoryUrl, location
 from repogen.plugins import load_plugin, plugins
 from repogen.repository.layout import model_dir, triton_versions
@@ -136,20 +137,18 @@ def _private_directory(url: RepositoryUrl, stage_dir: Path | None) -> Iterator[P
     Raises:
         PublishError: It cannot be created.
     """
-    try:
-        if stage_dir is not None:
-            stage_dir.mkdir(parents=True, exist_ok=True)
-        root = Path(os.path.realpath(tempfile.mkdtemp(prefix="repogen-store-", dir=stage_dir)))
-    except OSError as error:
-        raise PublishError(
-            f"no temporary directory can be created for a copy of {url}: {reason(error)}",
-            "set TMPDIR or --stage-dir to a directory that is writable",
-            code="store.copy",
-        ) from error
-    try:
-        yield root
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    with ExitStack() as stack:
+        try:
+            if stage_dir is not None:
+                stage_dir.mkdir(parents=True, exist_ok=True)
+            directory = stack.enter_context(temporary_directory(stage_dir))
+        except OSError as error:
+            raise PublishError(
+                f"no temporary directory can be created for a copy of {url}: {reason(error)}",
+                "set TMPDIR or --stage-dir to a directory that is writable",
+                code="store.copy",
+            ) from error
+        yield Path(os.path.realpath(directory))
 
 
 def open_store(url: RepositoryUrl) -> Store:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable  # noqa: TC003 - a dataclass's field
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import optuna
@@ -22,6 +20,7 @@ from repogen.bench.machine import describe_machine
 from repogen.bench.server import ServerChoice
 from repogen.errors import BenchError, ErrorRecord, ExitCode, SpecError, TrackingError
 from repogen.files import foreign_reason
+from repogen.files.temporary import temporary_directory
 from repogen.repository.filesystem import make_directory
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import triton_versions
@@ -41,6 +40,7 @@ from repogen.tune.triton import LoadShape, TritonTestBed
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from repogen.artifacts.bench import Machine
     from repogen.artifacts.progress import Progress
@@ -109,8 +109,8 @@ def tune(request: TuneRequest, progress: Progress) -> TuneReport:
         TrackingError: The tracking server cannot be reached.
     """
     _check_model(request)
-    with tempfile.TemporaryDirectory(prefix="repogen-tune-") as work_dir:
-        return _Tuning(request, progress, Path(work_dir)).run()
+    with temporary_directory() as work_dir:
+        return _Tuning(request, progress, work_dir).run()
 
 
 class _Tuning:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - a dataclass's field
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from repogen.errors import ErrorRecord, GateError, error_from_record
+from repogen.files.temporary import temporary_directory
 from repogen.smoke.predict import Address  # noqa: TC001 - pydantic decodes by these annotations
 from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError
 
@@ -67,8 +67,8 @@ def run_evaluation(job: EvaluationJob) -> dict[str, float]:
     Raises:
         RepogenError: The code failed, crashed, did not return a number, or exceeded its time limit.
     """
-    with tempfile.TemporaryDirectory(prefix="repogen-evaluation-") as scratch:
-        task = Task("repogen.worker.evaluation_child", JOB.dump_json(job), job.root, Path(scratch) / "log")
+    with temporary_directory() as scratch:
+        task = Task("repogen.worker.evaluation_child", JOB.dump_json(job), job.root, scratch / "log")
         with SupervisedProcess(task) as process:
             started = False
             process.limit_time(_START_SECONDS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - a dataclass's field
 
 from pydantic import TypeAdapter
 
 from repogen.artifacts.tensors import Signature
 from repogen.errors import ErrorRecord, SourceError, error_from_record
+from repogen.files.temporary import temporary_directory
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
 from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task
 
@@ -60,8 +60,8 @@ def inspect(job: InspectionJob) -> Inspection:
         job.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SourceError(f"{job.root} cannot be created: {error.strerror}", code="init.unwritable") from error
-    with tempfile.TemporaryDirectory(prefix="repogen-inspection-") as scratch:
-        log = Path(scratch) / "log"
+    with temporary_directory() as scratch:
+        log = scratch / "log"
         task = Task("repogen.worker.inspection_child", JOB.dump_json(job, by_alias=True), job.root, log)
         with SupervisedProcess(task) as process:
             process.limit_time(_SECONDS)

@@ -102,7 +102,9 @@ def test_server_that_exits_midway(project: Project) -> None:
         assert process.stderr is not None
         assert process.stdout is not None
         # progress is not printed with --json: the log of a started perf_analyzer shows that the rounds began
-        while not [path for path in project.scratch.glob("repogen-bench-*/repogen-perf-*") if (path / "log").exists()]:
+        while not [
+            path for path in project.scratch.glob("repogen-temporary-*/repogen-perf-*") if (path / "log").exists()
+        ]:
             assert process.poll() is None
             time.sleep(0.05)
         [server] = project.processes("tritonserver")

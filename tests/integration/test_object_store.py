@@ -181,4 +181,4 @@ def test_serve_and_bench_on_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (result.exit_code, f"serves {URL}" in result.output) == (0, True), result.output
     report = repogen.bench(["copied"], spec=None, repository=URL, batch=[1], concurrency=[1], rounds=1, seconds=0.1)
     assert str(report.repository) == URL
-    assert list((tmp_path / "scratch").glob("repogen-store-*")) == []
+    assert list((tmp_path / "scratch").glob("repogen-temporary-*")) == []

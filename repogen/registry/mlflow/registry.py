@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.errors import TrackingError
+from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.download import fetch_manifest, fetch_version
 from repogen.registry.mlflow.entries import STEPS, entry_of, move_key, move_value, moves_of, version_number
@@ -19,6 +18,7 @@ from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tracking import Tracking
@@ -108,8 +108,8 @@ class MlflowRegistry:
     def manifest(self, entry: RegistryEntry) -> Manifest:
         """Download the manifest of a version; see ``ModelRegistry.manifest``."""
         reading = self._connection.doing(f"reading the manifest of {entry.name}")  # also if the disk is full
-        with reading, TemporaryDirectory(prefix="repogen-manifest-") as directory:
-            return fetch_manifest(self._connection, entry, Path(directory))
+        with reading, temporary_directory() as directory:
+            return fetch_manifest(self._connection, entry, directory)
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
         """Download the files of a version, checked against its manifest; see ``ModelRegistry.fetch``."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import traceback
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -14,6 +12,7 @@ from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import GateError, ServerError, SmokeError, SpecError, first_line
+from repogen.files.temporary import temporary_directory
 from repogen.plugins import is_built_in, load_plugin
 from repogen.registry.ensembles import download_steps
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
@@ -31,6 +30,7 @@ from repogen.triton_config.text.parse import read_config_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pydantic import BaseModel
 
@@ -137,10 +137,10 @@ def run_gates(
     for active in gates:
         active.gate.check(active.options, request.root)
     required = max(active.gate.requires for active in gates)
-    with tempfile.TemporaryDirectory(prefix="repogen-promote-") as scratch:
-        repository = Path(scratch) / "repository"
+    with temporary_directory() as scratch:
+        repository = scratch / "repository"
         repository.mkdir()
-        Path(scratch).chmod(0o755)  # a Triton in a container may run as another user
+        scratch.chmod(0o755)  # a Triton in a container may run as another user
         progress.step(request.name, "fetch")
         staged, steps = _download(registry, candidate, repository)
         staged_champion: StagedVersion | None = None
