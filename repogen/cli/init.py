@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ensemble",
     is_flag=True,
-    help="With --from a Hugging Face text model: write an ensemble from text to label, or to one vector per text.",
+    help="With --from a Hugging Face text model: write an ensemble that maps each text to a label or a vector.",
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
 @click.option(

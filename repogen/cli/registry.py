@@ -160,13 +160,13 @@ def history(
     "--deploy",
     multiple=True,
     metavar="HOST:PORT",
-    help="Deploy what changed to this server after the sync, as `repogen deploy` does; repeatable.",
+    help="After the sync, deploy the changed models to this server, as `repogen deploy` does; repeatable.",
 )
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Run until Ctrl-C: sync when a webhook from MLflow arrives here, and at every --interval. The secret of the "
-    "webhook is in REPOGEN_WEBHOOK_SECRET.",
+    help="Run until Ctrl-C: sync when a webhook from MLflow arrives here, and at every --interval. The variable "
+    "REPOGEN_WEBHOOK_SECRET must contain the webhook's secret.",
 )
 @click.option(
     "--interval", type=click.FloatRange(min=1), default=60, show_default=True, metavar="SECONDS",

@@ -84,8 +84,9 @@ def _summary(report: DiffReport) -> Iterator[str]:
 def _weights_text(weights: WeightsDiff) -> str:
     renamed = f"; {weights.renamed} renamed" if weights.renamed else ""
     if weights.unchanged:
-        return f"the same ({weights.same + weights.renamed} tensors){renamed}"
-    parts = [f"{weights.same} tensors the same"]
+        count = weights.same + weights.renamed
+        return f"the same ({count} tensor{'' if count == 1 else 's'}){renamed}"
+    parts = [f"{weights.same} the same"]
     for kind, names in (("changed", weights.changed), ("new", weights.added), ("removed", weights.removed)):
         if names:
             parts.append(f"{len(names)} {kind} ({_limited(names)})")

@@ -152,7 +152,7 @@ class GainDocument(TypedDict):
     high: float
     """Upper end of the confidence interval of `ratio`"""
     required: float
-    """Value of `low` from which the result is used"""
+    """Smallest value of `low` for which the result is used"""
 
 
 @with_config(_STRICT)
@@ -714,7 +714,7 @@ class UnmeasuredDocument(TypedDict):
     reason: str
     """Why not"""
     batch: int | None
-    """The only batch size that was not measured; null for all"""
+    """Batch size that was not measured; null if none was measured"""
 
 
 @with_config(_STRICT)
@@ -960,7 +960,7 @@ class VersionDocument(TypedDict):
     git_commit: str | None
     """Commit of the spec, with `-dirty` if files were changed"""
     signed: bool
-    """Whether it has a signature; only `repogen verify` verifies it"""
+    """Whether it has a signature, which may be invalid; `repogen verify` checks it"""
 
 
 @with_config(_STRICT)

@@ -86,7 +86,7 @@ def _target_dtype(dtype: str | None, config: ConfigFile, state: State) -> torch.
 def _cast_notes(state: State, target: torch.dtype) -> tuple[str, ...]:
     counts = Counter(tensor.dtype for tensor in state.values() if tensor.is_floating_point())
     return tuple(
-        f"{count} tensors were cast from {_dtype_name(dtype)} to {_dtype_name(target)}"
+        f"cast {count} tensor{'' if count == 1 else 's'} from {_dtype_name(dtype)} to {_dtype_name(target)}"
         + (": ONNX Runtime has few bfloat16 operators on a CPU" if dtype == torch.bfloat16 else "")
         for dtype, count in counts.items()
         if dtype != target

@@ -193,7 +193,7 @@ def _cast_module(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
     apply: Any = module._apply  # noqa: SLF001 - as Module.to does
     apply(lambda tensor: tensor.to(target) if tensor.dtype in casts else tensor)
     return tuple(
-        f"cast {kinds[kind]} tensors from {dtype_name(kind)} to {dtype_name(target)}"
+        f"cast {kinds[kind]} tensor{'' if kinds[kind] == 1 else 's'} from {dtype_name(kind)} to {dtype_name(target)}"
         + (": ONNX Runtime has few bfloat16 operators on a CPU" if kind == torch.bfloat16 else "")
         for kind in casts
     )

@@ -70,7 +70,12 @@ CASES = (
     ),
     _case("onnx_noisy", "rejected:source.random", "RandomNormalLike at inference", "noisy"),
     _case("onnx_dropout", "rejected:source.random", "Dropout in training mode, which an optimizer removes", "dropout"),
-    _case("onnx_ids_undeclared", "batch", "the same without a range; 0 and 1 are valid IDs in any table", "lookup"),
+    _case(
+        "onnx_ids_undeclared",
+        "batch",
+        "an embedding lookup without a range; 0 and 1 are valid IDs in any table",
+        "lookup",
+    ),
     _case(
         "onnx_new_operator",
         "rejected:export.opset|RG301",

@@ -143,7 +143,7 @@ def test_command(three: Publisher) -> None:
     arguments = ["diff", "m", "--repository", str(three.repository)]
     text = CliRunner().invoke(main, arguments).output
     assert text.startswith("m: version 2 -> version 3\n  inputs and outputs: differ\n  input 'x' was float32 [-1, 4]")
-    assert "  weights: 0 tensors the same, 1 changed (w), 1 new (w2)\n" in text
+    assert "  weights: 0 the same, 1 changed (w), 1 new (w2)\n" in text
     assert "\noperator  version 2  version 3\n" in text
     assert json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)["nodes"] == [1, 2]
     proto = matmul()
