@@ -6,6 +6,7 @@ Each version is renamed out of the repository, and then deleted there, so Triton
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from repogen.files import reason
 from repogen.repository.filesystem import Disk
 from repogen.repository.inventory import read_models
 from repogen.repository.lock import locked
+from repogen.repository.manifest import damaged_files
 from repogen.repository.mirror import discard
 from repogen.repository.ownership import read_owner
 from repogen.repository.publish import require_plain_directory
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.registry import RegistryEntry
     from repogen.repository.filesystem import Filesystem
     from repogen.versions.listing import OpenRegistry
+
+_LAST_INTACT = "no other version that is kept is intact"
 
 
 def prune(
@@ -71,14 +75,14 @@ def prune(
     try:
         registered = [] if options.ignore_registry else _registered(_plan(repository, models, options), models, kind)
         entries = _entries(registered, open_registry)
-        planned = _plan(repository, _with_entries(models, kind, entries), options)
+        planned = _with_last_intact(_plan(repository, _with_entries(models, kind, entries), options), models)
         if options.dry_run or all(version.keep_reason for version in planned):
             return PruneReport(repository, options.dry_run, planned)
         with prepare_stage_root(repository, options.stage_dir) as root, locked(repository, 60.0):
             for model in models:
                 finish_interrupted_publish(model.path, Disk())
             current = _with_entries(read_models(repository, selection), kind, entries)
-            planned = _plan(repository, current, options)
+            planned = _with_last_intact(_plan(repository, current, options), current)
             for version in reversed(planned):  # the oldest first
                 if not version.keep_reason:
                     discard(repository / version.model / str(version.version), root, filesystem or Disk())
@@ -98,6 +102,34 @@ def _plan(repository: Path, models: Iterable[ModelRecord], options: PruneOptions
         for model in models
         for version, why in _with_reasons(model, reasons_to_keep(model, pins), options)
     )
+
+
+def _with_last_intact(planned: Sequence[PrunedVersion], models: Iterable[ModelRecord]) -> tuple[PrunedVersion, ...]:
+    """Return a plan that keeps an intact version of every model that has one: the versions to keep may be damaged.
+
+    Every file of a version is read, of one version per model in most cases.
+    """
+    return tuple(
+        version
+        for model in models
+        for version in _keep_intact(model, [version for version in planned if version.model == model.name])
+    )
+
+
+def _keep_intact(model: ModelRecord, planned: list[PrunedVersion]) -> list[PrunedVersion]:
+    """Return the plan of a model; the newest intact version is kept if it has no other one."""
+    to_delete = [version for version in planned if not version.keep_reason]
+    others = (version for version in planned if version.keep_reason)
+    if not to_delete or any(_is_intact(model, version) for version in others):
+        return planned
+    last = next((version for version in to_delete if _is_intact(model, version)), None)
+    return [replace(version, keep_reason=_LAST_INTACT) if version is last else version for version in planned]
+
+
+def _is_intact(model: ModelRecord, planned: PrunedVersion) -> bool:
+    """Return whether the files of a version match its manifest."""
+    version = model.find(planned.version)
+    return version is not None and version.manifest is not None and not damaged_files(version.path, version.manifest)
 
 
 def _with_reasons(

@@ -2,8 +2,10 @@
 
 TorchScript runs no Python code, but its operators ``aten::save`` and ``aten::from_file`` write and read any file of the
 user, and packages register more of them. The graphs are scanned after they are loaded and before they run. Only
-``__setstate__`` runs while an archive is loaded, so the code of an archive that defines it is scanned as text. Source:
-torch/csrc/jit/serialization/import.cpp and unpickler.cpp of torch 2.13.
+``__setstate__`` runs while an archive is loaded, so the code of an archive that defines it is scanned as text;
+quantized modules define it. In this code, only ``getattr`` uses a string as a name, and a name could be hidden by
+escapes, or by several literals, which are joined. Source: torch/csrc/jit/serialization/import.cpp and unpickler.cpp,
+torch/csrc/jit/frontend/ir_emitter.cpp and parser.cpp of torch 2.13.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ FILE_OPERATOR = re.compile(r"\w+(?:::|\.)(?:save|load_tensor|\w*(?:from|load|ope
 
 _LEGACY = "model.json"
 _RUNS_WHEN_LOADED = b"__setstate__"
-# a backslash can hide a name in a string, for getattr
-_SUSPICIOUS = re.compile(rb"\b(?:save|load_tensor|\w*_file\w*)\b|\\")
+_FILE_NAME = re.compile(rb"\b(?:save|load_tensor|\w*_file\w*)\b")
+_GETATTR = re.compile(rb"\b(?:get|has)attr\b")
+# as torch writes the attributes whose names are not identifiers, such as "0"
+_PLAIN_GETATTR = re.compile(rb'\bgetattr\((?:\(\w+\))?[\w.\[\]]*, "[^"\\\n]*"\)')
+_MAX_NESTED = 64
 _MAX_CODE_BYTES = 2**26
 
 
@@ -59,8 +64,19 @@ def _scan_code(path: Path) -> None:
         _reject(path, "has the format of torch 1.2 or older")
     texts += [reader.get_record(name) for name in records if name.lower().endswith(".py")]
     if any(_RUNS_WHEN_LOADED in text for text in texts):
-        for match in filter(None, map(_SUSPICIOUS.search, texts)):
+        for match in filter(None, map(_suspicious, texts)):
             _reject(path, f"has {_RUNS_WHEN_LOADED.decode()} and the text {match[0].decode(errors='replace')[:80]!r}")
+
+
+def _suspicious(text: bytes | bytearray) -> re.Match[bytes] | None:
+    """Return a name in the code of an archive that could be an operator on files, or a getattr that could hide one."""
+    if match := _FILE_NAME.search(text):
+        return match
+    for _ in range(_MAX_NESTED):  # from the inside: getattr(getattr(self, "0"), "1")
+        text, count = _PLAIN_GETATTR.subn(b"_", text)
+        if not count:
+            break
+    return _GETATTR.search(text)
 
 
 def _kinds(block: Any) -> Iterator[str]:  # noqa: ANN401 - torch._C is untyped

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
+from torch.ao.quantization import quantize_fx
 
 from repogen.errors import SourceError
 from repogen.source.load import load_source
+from repogen.source.torch.scan_script import load_script
 from repogen.spec.models import ModelSpec
 
 if TYPE_CHECKING:
@@ -77,17 +80,107 @@ class Restored(_OfFile):
         return x
 
 
+def load(root: Path) -> Any:
+    """Load model.pt in a directory, as a build does."""
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
+    source = {"kind": "torchscript", "path": "model.pt"}
+    spec = {"source": source, "inputs": inputs, "dims": {"batch": {"max": 4}}}
+    return load_source(ModelSpec.model_validate(spec), root)
+
+
 @pytest.mark.parametrize("kind", [Writer, Reader, Nested, Restored])
 def test_file_operators(tmp_path: Path, kind: type[_OfFile]) -> None:
     """They are found in branches, tasks and other modules, and where they would run while the archive is loaded."""
     mark = tmp_path / "mark"
     script: Any = torch.jit.script(kind(str(mark)))
     torch.jit.save(script, tmp_path / "model.pt")
-    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
-    source = {"kind": "torchscript", "path": "model.pt"}
-    spec = {"source": source, "inputs": inputs, "dims": {"batch": {"max": 4}}}
     with pytest.raises(SourceError) as caught:
-        load_source(ModelSpec.model_validate(spec), tmp_path)
+        load(tmp_path)
     assert caught.value.code == "source.archive"
     assert "could read or write any of your files" in caught.value.message
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ops.aten.save",
+        'getattr(torch, "save")',
+        'getattr(torch, "sa" "ve")',
+        'getattr(torch, "s\\141ve")',
+        "getattr(ops.aten, 'sa' 've')",
+        'getattr(getattr(ops, "aten"), "sa" "ve")',
+        'getattr((getattr(ops, "aten")), "sa" "ve")',
+        'getattr(torch, """sa""" """ve""")',
+        'getattr(torch, "sa"\\\n"ve")',
+    ],
+)
+def test_name_that_is_hidden_from_a_search(tmp_path: Path, name: str) -> None:
+    """TorchScript decodes and joins strings; the archive runs code of its own while it is loaded."""
+    mark, path = tmp_path / "mark", tmp_path / "model.pt"
+    script: Any = torch.jit.script(Restored(str(mark)))
+    torch.jit.save(script, path)
+    rewrite(path, b"torch.save", name.encode())
+    torch.jit.load(path)  # type: ignore[no-untyped-call]  # the attack works
+    mark.unlink()
+    with pytest.raises(SourceError, match=r"__setstate__ and the text '(getattr|save)'"):
+        load(tmp_path)
+    assert not mark.exists()
+
+
+def rewrite(path: Path, old: bytes, new: bytes) -> None:
+    """Replace text in the code of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    code = {name: content for name, content in members.items() if name.endswith(".py")}
+    assert any(old in content for content in code.values())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {name: content.replace(old, new) for name, content in code.items()}).items():
+            archive.writestr(name, content)
+
+
+class Checked(nn.Module):
+    """Raises an error whose message torch writes with an escape, or runs another module."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        """Keep the other module."""
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run it."""
+        if x.dim() != 4:
+            raise ValueError("the dims don't match")
+        result: torch.Tensor = self.inner(x)
+        return result
+
+
+def quantized(kind: str, x: torch.Tensor) -> Any:
+    """Return a quantized TorchScript module whose layers have numbers as names; convolutions define __setstate__."""
+    quantization: Any = torch.ao.quantization
+    model: Any = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), nn.Conv2d(4, 2, 1)).eval()
+    if kind == "fx":
+        prepared = quantize_fx.prepare_fx(model, quantization.get_default_qconfig_mapping("fbgemm"), (x,))
+        prepared(x)
+        model = quantize_fx.convert_fx(prepared)
+    else:
+        model = nn.Sequential(quantization.QuantStub(), model, quantization.DeQuantStub())
+        model.qconfig = quantization.get_default_qconfig("fbgemm")
+        quantization.prepare(model, inplace=True)
+        model(x)
+        quantization.convert(model, inplace=True)
+    return torch.jit.trace(model, x) if kind == "traced" else torch.jit.script(Checked(model))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("kind", ["eager", "traced", "fx"])
+@pytest.mark.filterwarnings("ignore")
+def test_quantized_archive(tmp_path: Path, kind: str) -> None:
+    """It runs code when it is loaded, and is accepted: its strings are not names."""
+    x = torch.randn(1, 3, 8, 8)
+    script = quantized(kind, x)
+    torch.jit.save(script, tmp_path / "model.pt")
+    with zipfile.ZipFile(tmp_path / "model.pt") as archive:
+        code = b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".py"))
+    assert (b"__setstate__" in code, b"getattr(" in code) == (True, True)
+    assert (b"\\" in code) == (kind != "traced")
+    torch.testing.assert_close(load_script(tmp_path / "model.pt")(x), script(x))

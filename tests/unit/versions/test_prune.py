@@ -111,6 +111,31 @@ def test_versions_that_repogen_did_not_build_or_confirm(five: Publisher) -> None
     assert keep_reasons(report)[3] == "the model registry lists it as pending"
 
 
+@pytest.mark.parametrize("damaged", ["manifest.json", "model.onnx"])
+def test_last_intact_version_is_kept(five: Publisher, damaged: str) -> None:
+    """The served version is damaged, its manifest or a file: a rollback needs another one."""
+    model = five.repository / "m"
+    (model / "5" / damaged).write_text("{")
+    (model / "4" / "model.onnx").write_bytes(b"damaged")
+    report = repogen.prune(keep=0, repository=five.repository, dry_run=True)
+    intact = "no other version that is kept is intact"
+    assert keep_reasons(report) == {5: "served", 3: intact}
+    assert keep_reasons(repogen.prune(keep=0, repository=five.repository)) == {5: "served", 3: intact}
+    assert versions(model) == [3, 5]
+    repogen.rollback("m", 3, repository=five.repository)
+    assert keep_reasons(repogen.prune(keep=0, repository=five.repository)) == {
+        5: "newer than version 3, which is served",
+        3: "held",
+    }
+
+
+def test_versions_are_deleted_if_none_is_intact(five: Publisher) -> None:
+    """There is nothing to keep."""
+    for version in range(1, 6):
+        (five.repository / "m" / str(version) / "model.onnx").unlink()
+    assert len(repogen.prune(keep=0, repository=five.repository).deleted) == 4
+
+
 @pytest.mark.parametrize("config", ["no_such_field: 1", "version_policy { specific {} }"])
 def test_nothing_is_deleted_if_it_is_not_known_what_is_served(five: Publisher, config: str) -> None:
     """A config that can't be parsed, or serves nothing."""
