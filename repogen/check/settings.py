@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from repogen.spec.check import CheckSpec
 
 SPEC, PYPROJECT = "repogen.yaml", "pyproject.toml"
+_SPEC_KEYS = ("check", "target")
 _MAX_BYTES = 1_000_000
 _MAX_PARTS = 16
 # tomllib needs memory for the square of a key's parts. Each part is a bare word or a string, as in TOML's grammar; the
@@ -47,17 +48,24 @@ class CheckSettings:
 def find_settings(directory: Path) -> CheckSettings | None:
     """Return the settings of the closest file that has any: in the directory, or in one above it.
 
-    In one directory, ``repogen.yaml`` takes precedence over ``pyproject.toml``.
+    In one directory, ``repogen.yaml`` takes precedence over ``pyproject.toml``. If the settings name no release, it is
+    that of the closest spec, which need not have settings.
 
     Raises:
         SpecError: A file is not valid.
     """
+    release: object = None
+    spec: Path | None = None
     for parent in (directory.absolute(), *directory.absolute().parents):
-        for file, section in ((parent / SPEC, _from_spec), (parent / PYPROJECT, _from_pyproject)):
-            values = section(_read(file), file) if is_file(file) and _is_trusted(file, directory) else None
+        for file, read_section in ((parent / SPEC, _from_spec), (parent / PYPROJECT, _from_pyproject)):
+            if not is_file(file) or not _is_trusted(file, directory):
+                continue
+            values, target = read_section(_read(file), file)
+            if release is None and target is not None:
+                release, spec = target, file
             if values is not None:
-                return CheckSettings(_validated(values, file), file)
-    return None
+                return CheckSettings(_validated(values, release, file), file)
+    return None if spec is None else CheckSettings(_validated({}, release, spec), spec)
 
 
 def _is_trusted(file: Path, directory: Path) -> bool:
@@ -79,26 +87,23 @@ def _read(file: Path) -> str:
         raise _invalid(file, f"the file cannot be read: {reason}") from error
 
 
-def _from_spec(text: str, file: Path) -> object:
-    if "check" not in text:
-        return None
+def _from_spec(text: str, file: Path) -> tuple[object, object]:
+    """Return the section, and the release that the spec builds for; None for what the spec does not have."""
+    if "check" not in text and "target" not in text:
+        return None, None
     from repogen.spec.document import compose, data  # noqa: PLC0415 - imports the YAML parser
 
     root, problems = compose(text, str(file))
     if root is None or not isinstance(root.value, dict):
         raise _invalid(file, str(problems[0]) if problems else "it is not a mapping")
-    entry = root.value.get("check")
-    target = root.value.get("target")
-    values = None if entry is None else data(entry.node)
-    if not isinstance(values, dict) or target is None:
-        return values
-    release = data(target.node)
-    return {"target": release.get("triton"), **values} if isinstance(release, dict) else values
+    section, target = (None if (entry := root.value.get(key)) is None else data(entry.node) for key in _SPEC_KEYS)
+    return section, target.get("triton") if isinstance(target, dict) else None
 
 
-def _from_pyproject(text: str, file: Path) -> object:
+def _from_pyproject(text: str, file: Path) -> tuple[object, None]:
+    """Return the section, and None for the release: only a spec has one."""
     if "repogen" not in text:
-        return None
+        return None, None
     if _LONG_KEY.search(text):
         raise _invalid(file, f"a key has more than {_MAX_PARTS} parts")
     try:
@@ -109,10 +114,10 @@ def _from_pyproject(text: str, file: Path) -> object:
     section: object = document
     for name in ("tool", "repogen", "check"):
         section = section.get(name) if isinstance(section, dict) else None
-    return section
+    return section, None
 
 
-def _validated(values: object, file: Path) -> CheckSpec:
+def _validated(values: object, release: object, file: Path) -> CheckSpec:
     from pydantic import ValidationError  # noqa: PLC0415 - only where there are settings
 
     from repogen.spec.check import CheckSpec  # noqa: PLC0415 - the same
@@ -120,7 +125,8 @@ def _validated(values: object, file: Path) -> CheckSpec:
     if not isinstance(values, dict):
         raise _invalid(file, "check must be a mapping")
     try:
-        return CheckSpec.model_validate({str(key).replace("-", "_"): value for key, value in values.items()})
+        settings = {str(key).replace("-", "_"): value for key, value in values.items()}
+        return CheckSpec.model_validate({"target": release, **settings})
     except ValidationError as error:
         raise _invalid(file, "; ".join(_problems(error))) from error
 

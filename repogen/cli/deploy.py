@@ -93,8 +93,8 @@ def _add_options(command: Command) -> Command:
                 "--header",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help="Header of every request; repeatable. Other users can see this option, but not the variable "
-                f"{HEADER_VARIABLE}.",
+                help="Header of every request; repeatable. Other users of the machine can read this option, but not "
+                f"the variable {HEADER_VARIABLE}.",
             ),
         )
     ):
@@ -162,9 +162,9 @@ def deploy(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make running servers serve what a repository selects.
 
-    Loads each NAME on each server, and compares the server's responses with the golden tensors. If that fails, the
-    server loads what it served before, and the command exits with code 6. The default is every model that repogen
-    built, or none with --unload.
+    Loads each NAME on each server, and compares the server's responses with the outputs that the build recorded (the
+    golden tensors). If they differ, the server loads what it served before, and the command exits with code 6. The
+    default is every model that repogen built, or none with --unload.
     """
     with handle_errors(debug=debug, as_json=as_json):
         credentials = connection.credentials()

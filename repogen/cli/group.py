@@ -77,8 +77,8 @@ control_header_option = click.option(
     metavar="KEY=VALUE",
     expose_value=False,
     callback=lambda _context, _option, value: _set_control_header(value),
-    help="Header that the server's control API requires. Other users can see this option, but not the variable "
-    f"{CONTROL_VARIABLE}.",
+    help="Header that the server's control API requires. Other users of the machine can read this option, but not the "
+    f"variable {CONTROL_VARIABLE}.",
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 

@@ -91,9 +91,10 @@ def versions(
 def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: bool, debug: bool) -> None:
     """Compare every file of a repository with the manifests.
 
-    Hashes every file in DIRECTORY (default: model_repository). Reports files that differ from the manifest of their
-    version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. If a
-    signature is required, also reports versions without a valid one. Exits with code 1 if there are findings.
+    The manifest of a version, manifest.json, lists its files with their digests. Hashes every file in DIRECTORY
+    (default: model_repository). Reports files that differ from the manifest of their version, files that the manifest
+    does not list, missing files, and a config.pbtxt that was edited. If a signature is required, also reports versions
+    without a valid one. Exits with code 1 if there are findings.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.verify(directory, models=models, signer=trust.signer())

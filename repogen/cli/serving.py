@@ -63,7 +63,8 @@ def smoke(
 ) -> None:
     """Test a published repository on a real Triton server.
 
-    Tests every served version in DIRECTORY (default: model_repository) over gRPC and HTTP, against its golden tensors.
+    Tests every served version in DIRECTORY (default: model_repository) over gRPC and HTTP: its responses must equal the
+    outputs that the build recorded, within tolerance.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:
@@ -123,6 +124,8 @@ def serve(  # noqa: PLR0913 - one parameter per option
                 write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}", wrap=True)
                 write_text(serve_text(ends, states))
                 _explain_failures(path, states)
+                if debug and not all(model.versions for model in states):
+                    write_text(triton.log_tail(commands.LOG_LINES), err=True)
                 write_text("press Ctrl-C to stop")
                 commands.wait(triton, progress)
 

@@ -33,7 +33,7 @@ from repogen.deploy.live_server import LiveServer, open_server
 from repogen.deployments.download import download, find_entry
 from repogen.deployments.target import SCHEME, Target, parse_target
 from repogen.deployments.tensors import json_of, wire_tensors
-from repogen.errors import RepogenError, SmokeError, SourceError, SpecError, error_from_record
+from repogen.errors import RepogenError, SourceError, SpecError, error_from_record
 from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.access import open_registry
 from repogen.registry.mlflow.client import servers_restored
@@ -326,6 +326,6 @@ def _code(error: RepogenError) -> int:
         return RESOURCE_DOES_NOT_EXIST
     if isinstance(error, SpecError):
         return INVALID_PARAMETER_VALUE
-    if isinstance(error, SmokeError) and error.code in {"deploy.unreachable", "deploy.timeout", "server.unreachable"}:
+    if error.code in {"deploy.server-lost", "deploy.timeout", "server.remote"}:
         return TEMPORARILY_UNAVAILABLE
     return INTERNAL_ERROR

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 _POLL_SECONDS = 0.5
-_LOG_LINES = 100_000
+LOG_LINES = 100_000
 _USUAL_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 _RELOAD = re.compile(r"successfully (?P<event>loaded|unloaded) '(?P<name>[^']+)'(?P<version> version -?[0-9]+)?")
 """Triton's log lines of a model that was loaded or unloaded."""
@@ -70,7 +70,7 @@ def serve(
         open_triton(prepare_server(server, recorded_target(repository), progress), selected, mode, progress) as triton,
     ):
         if not poll:
-            require_loaded(triton.log_tail(_LOG_LINES))
+            require_loaded(triton.log_tail(LOG_LINES))
         _report_failures(triton, progress, {})
         yield triton
 
@@ -119,13 +119,13 @@ def states(triton: RunningTriton, repository: Path, names: tuple[str, ...]) -> l
     """Return what a server serves of a repository, or of some of its models; the others with the reason."""
     selected = names or models_of(repository)
     refused = {name: "; ".join(refusal_reasons(repository / name)) for name in selected}
-    failures = load_failures(triton.log_tail(_LOG_LINES)) | {name: text for name, text in refused.items() if text}
+    failures = load_failures(triton.log_tail(LOG_LINES)) | {name: text for name, text in refused.items() if text}
     return served_models(triton.endpoint.http, selected, failures)
 
 
 def _report_failures(triton: RunningTriton, progress: Progress, reported: dict[str, str]) -> dict[str, str]:
     """Note each failure to load that was not reported; return all failures."""
-    failures = load_failures(triton.log_tail(_LOG_LINES))
+    failures = load_failures(triton.log_tail(LOG_LINES))
     for name, reason in failures.items():
         if reported.get(name) != reason:
             progress.note(name, f"not loaded: {reason}")
@@ -154,7 +154,7 @@ def wait(triton: RunningTriton, progress: Progress) -> None:
     Raises:
         ServerError: The server exited.
     """
-    reported = load_failures(triton.log_tail(_LOG_LINES))
+    reported = load_failures(triton.log_tail(LOG_LINES))
     reloads = len(_reloads(triton))
     try:
         while triton.alive():
@@ -171,7 +171,7 @@ def wait(triton: RunningTriton, progress: Progress) -> None:
 
 def _reloads(triton: RunningTriton) -> list[tuple[str, str]]:
     """Return which models the server has loaded and unloaded, in this order."""
-    log = triton.log_tail(_LOG_LINES)
+    log = triton.log_tail(LOG_LINES)
     return [(match["name"], f"{match['event']}{match['version'] or ''}") for match in _RELOAD.finditer(log)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,25 +23,36 @@ DOCS = PACKAGE.parent / "docs"
 _YAML_BLOCK = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"[a-z][a-z-]*(?:\.[a-z-]+)?")
 _RECORDS = {"ErrorRecord"}
-_NAMES = {"default_code"}
+_NAMES = {"code", "default_code"}
+_COMPOSED = re.compile(r"[a-z][a-z-]*\.")
+
+
+@cache
+def source_trees() -> tuple[ast.Module, ...]:
+    """Return the syntax tree of each module."""
+    return tuple(ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
 
 
 def reported_codes() -> set[str]:
     """Return the error codes in the source: ``code=`` arguments, default codes of classes, and error records.
 
-    Arguments may name a constant of a module.
+    Arguments may name a constant of a module, or a variable ``code``.
     """
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
-    constants = {
+    values = [constants().get(getattr(value, "id", ""), value) for tree in source_trees() for value in _codes_of(tree)]
+    return {code for value in values for code in _texts(value) if _CODE.fullmatch(code)}
+
+
+@cache
+def constants() -> dict[str, ast.expr]:
+    """Return the values that are assigned to names at the top level of modules."""
+    return {
         target.id: node.value
-        for tree in trees
+        for tree in source_trees()
         for node in tree.body
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    values = [constants.get(getattr(value, "id", ""), value) for tree in trees for value in _codes_of(tree)]
-    return {code for value in values for code in _texts(value) if _CODE.fullmatch(code)}
 
 
 def _codes_of(tree: ast.Module) -> Iterator[ast.expr]:
@@ -50,8 +62,17 @@ def _codes_of(tree: ast.Module) -> Iterator[ast.expr]:
             if isinstance(node.func, ast.Name) and node.func.id in _RECORDS:
                 values += node.args[:1]
             yield from values
-        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") in _NAMES for target in node.targets):
-            yield node.value
+        elif isinstance(node, ast.Assign):
+            yield from _assigned_codes(node)
+
+
+def _assigned_codes(node: ast.Assign) -> Iterator[ast.expr]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = list(zip(target.elts, node.value.elts, strict=True))
+        else:
+            pairs = [(target, node.value)]
+        yield from (value for name, value in pairs if getattr(name, "id", "") in _NAMES)
 
 
 def _texts(value: ast.expr) -> Iterator[str]:
@@ -65,6 +86,28 @@ def _texts(value: ast.expr) -> Iterator[str]:
 def test_every_code_has_a_page() -> None:
     """``repogen explain CODE`` works for every code that an error has."""
     assert reported_codes() - set(explained_codes()) == set()
+
+
+def test_no_code_is_composed() -> None:
+    """The test above does not find a code that is composed from parts, such as ``f"promotion.{name}"``."""
+    values = [value for tree in source_trees() for value in _codes_of(tree) if isinstance(value, ast.JoinedStr)]
+    first_parts = [getattr(value.values[0], "value", "") for value in values]
+    assert [part for part in first_parts if isinstance(part, str) and _COMPOSED.match(part)] == []
+
+
+def test_every_code_that_the_source_compares_exists() -> None:
+    """A condition such as ``error.code in {…}`` would never hold for a code that no error has."""
+    compared = {
+        constant.value
+        for tree in source_trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "code"
+        for comparator in node.comparators
+        for constant in ast.walk(constants().get(getattr(comparator, "id", ""), comparator))
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+    }
+    assert "server.remote" in compared
+    assert compared - set(explained_codes()) - {""} == set()
 
 
 def test_every_rule_has_a_page() -> None:

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
 # Source: MLflow reserves `latest` and `v<number>`, and accepts word characters and hyphens.
 _ALIAS = re.compile(r"(?!latest$|v[0-9]+$)[A-Za-z0-9_][A-Za-z0-9_-]{0,254}", re.ASCII)
-_NOT_PROMOTABLE = {
-    EntryState.PENDING: (
-        "is pending: it was registered, but its publication was not confirmed",
-        "run `repogen build` again to complete it",
-    ),
-    EntryState.FOREIGN: (
-        "was not built by repogen, so it is not verified that Triton serves it",
-        "build it with `repogen build` and a spec with an mlflow: section, which registers it",
-    ),
-}
 
 
 def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progress) -> PromotionReport:
@@ -221,10 +211,20 @@ def _candidate(entries: tuple[RegistryEntry, ...], request: PromotionRequest) ->
 
 
 def _require_promotable(entry: RegistryEntry) -> None:
-    if entry.state in _NOT_PROMOTABLE:
-        reason, hint = _NOT_PROMOTABLE[entry.state]
-        code = f"promotion.{entry.state.name.lower()}"
-        raise GateError(f"{entry.name}: version {entry.version} {reason}", hint, code=code)
+    if entry.state is EntryState.PENDING:
+        raise GateError(
+            f"{entry.name}: version {entry.version} is pending: it was registered, but its publication was not "
+            "confirmed",
+            "run `repogen build` again to complete it",
+            code="promotion.pending",
+        )
+    if entry.state is EntryState.FOREIGN:
+        raise GateError(
+            f"{entry.name}: version {entry.version} was not built by repogen, so it is not verified that Triton "
+            "serves it",
+            "build it with `repogen build` and a spec with an mlflow: section, which registers it",
+            code="promotion.foreign",
+        )
 
 
 def _skip_notes(entries: Iterable[RegistryEntry], candidate: RegistryEntry) -> tuple[str, ...]:

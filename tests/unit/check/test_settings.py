@@ -72,6 +72,29 @@ def test_spec_takes_precedence(project: Path, monkeypatch: pytest.MonkeyPatch) -
     assert settings.spec.ignore == ("RG1",)
 
 
+def test_release_of_a_spec_without_settings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository is checked for the release that its spec builds for, also if the settings are in another file."""
+    (project / "pyproject.toml").write_text('[tool.repogen.check]\nignore = ["RG1", "RG207"]\n')
+    (project / "spec").mkdir()
+    (project / "spec" / "repogen.yaml").write_text("target: {triton: '25.06'}\nmodels: {}\n")
+    monkeypatch.chdir(project / "spec")
+    settings = find_settings(project / "spec")
+    assert settings is not None
+    assert (settings.file, settings.spec.target) == (project / "pyproject.toml", "25.06")
+    (project / "pyproject.toml").write_text('[tool.repogen.check]\ntarget = "25.08"\n')
+    settings = find_settings(project / "spec")
+    assert settings is not None
+    assert settings.spec.target == "25.08"
+    (project / "pyproject.toml").unlink()
+    settings = find_settings(project / "spec")
+    assert settings is not None
+    assert (settings.file, settings.spec.target) == (project / "spec" / "repogen.yaml", "25.06")
+    config = project / "model_repository" / "m" / "config.pbtxt"
+    config.write_text(CONFIG + "model_metrics { }\n")  # a field of release 24.11 and later
+    assert run("../model_repository").exit_code == 0
+    assert run("../model_repository", "--isolated").exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [

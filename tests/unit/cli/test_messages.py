@@ -116,3 +116,6 @@ def test_serve_explains_failures_and_reports_reloads(tmp_path: Path, monkeypatch
     assert "m: RG207 output 'y' has dim 5 at axis 0, but the graph has 3" in result.stdout
     reports = [line.partition("] ")[2] for line in result.stderr.splitlines()]
     assert reports == ["m: note: unloaded version 1", "m: note: loaded"]
+    monkeypatch.setattr(Triton, "_log", "the reason in Triton's log")
+    assert "in Triton's log" not in CliRunner().invoke(serve, [str(tmp_path / "repository")]).output
+    assert "in Triton's log" in CliRunner().invoke(serve, [str(tmp_path / "repository"), "--debug"]).stderr
