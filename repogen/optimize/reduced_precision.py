@@ -52,10 +52,18 @@ def too_large(artifact: OnnxArtifact, tool: str) -> str:
 
 
 def load(artifact: OnnxArtifact, *, weights: bool = True) -> onnx.ModelProto:
-    """Return a model, with or without its external data."""
+    """Return a model, with or without its external data, and without declared types of weights.
+
+    A weight has a type and shape of its own. ONNX Runtime's tools transpose weights, and leave the declared shape.
+    """
     import onnx  # noqa: PLC0415 - modules of passes are imported without the extra `build`
 
-    return onnx.load(artifact.path, load_external_data=weights)
+    model = onnx.load(artifact.path, load_external_data=weights)
+    names = {tensor.name for tensor in model.graph.initializer}
+    declared = [value for value in model.graph.value_info if value.name not in names]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(declared)
+    return model
 
 
 def check_excluded(model: onnx.ModelProto, patterns: Sequence[str]) -> None:

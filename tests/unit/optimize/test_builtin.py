@@ -139,6 +139,24 @@ def test_external_data_are_quantized(tmp_path: Path) -> None:
     assert implementation.ensures(arguments, implementation(arguments)) == ""
 
 
+def test_weights_that_the_tool_transposes_are_quantized(tmp_path: Path) -> None:
+    """Exporters declare the shape of a small weight, and the tool changes the weight of a Gemm but not that shape."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", n]) for name, n in (("x", 4), ("y", 3))]
+    weight = numpy_helper.from_array(np.ones((3, 4), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)],
+        *("g", ends[:1], ends[1:], [weight]),
+        value_info=[helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 4])],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    signature = Signature(SIGNATURE.inputs, (TensorSpec("y", "float32", ("batch", 3)),))
+    options = NormalizeOptions(signature, targets()["24.10"], external_data=False, exporter="onnx")
+    normalized = normalize(ir.from_proto(proto), tmp_path / "model.onnx", options)
+    assert [value.name for value in onnx.load(normalized.path).graph.value_info] == ["w"]
+    implementation, arguments = load_pass("int8-dynamic"), request(normalized, "int8-dynamic")
+    assert implementation.ensures(arguments, implementation(arguments)) == ""
+
+
 @pytest.mark.parametrize("rows", [1, 8, 20])
 def test_rows_of_a_calibration_file_are_batches(tmp_path: Path, rows: int) -> None:
     """All of them, in float32; a callable returns batches itself."""
