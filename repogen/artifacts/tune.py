@@ -92,7 +92,7 @@ class Trial:
             ``search`` for the others.
         settings: The value of each parameter.
         state: How it ended.
-        figures: What was measured; of the short measurement if the trial was stopped.
+        figures: Medians; if the trial was stopped, of the measurements before that; None if it failed.
         violations: The constraints that the figures violate, as the user wrote them.
         reason: Why it failed or was stopped.
         seconds: Duration.

@@ -129,7 +129,7 @@ def _parse_header(text: str) -> tuple[str, str]:
     default=Path("model_repository"),
     show_default=True,
     metavar="DIR|URL",
-    help="Repository to deploy; those of the servers must have the same content.",
+    help="Repository to deploy; the servers' own repositories must have the same content.",
 )
 @click.option(
     "unload", "--unload", multiple=True, metavar="NAME", help="Unload this model from the servers; repeatable."
@@ -160,7 +160,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Make running servers serve what a repository selects.
+    """Make running servers serve the versions that a repository selects.
 
     Loads each NAME on each server, and compares the server's responses with the outputs that the build recorded (the
     golden tensors). If they differ, the server loads what it served before, and the command exits with code 6. The

@@ -86,7 +86,7 @@ _COMMANDS = {
     "bench": ("repogen.cli.bench", "Measure PyTorch, ONNX Runtime and Triton side by side."),
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Find problems in a model repository, without a server."),
-    "deploy": ("repogen.cli.deploy", "Make running servers serve what a repository selects."),
+    "deploy": ("repogen.cli.deploy", "Make running servers serve the versions that a repository selects."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
     "diff": ("repogen.cli.repository", "Compare two versions of NAME."),
     "doctor": ("repogen.cli.about", "Check this environment and print how to fix what is missing."),

@@ -36,13 +36,17 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --from a Hugging Face text model: write an ensemble that maps each text to a label or a vector.",
 )
-@click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
 @click.option(
-    "--kubernetes", is_flag=True, help="Also write Kubernetes and KServe manifests; if a spec exists, write only those."
+    "--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only the workflow."
+)
+@click.option(
+    "--kubernetes",
+    is_flag=True,
+    help="Also write Kubernetes and KServe manifests; if a spec exists, write only the manifests.",
 )
 @click.option("--matrix", is_flag=True, help="With --github: build the models in parts, one job per part.")
-@click.option("--argo", is_flag=True, help="Also write an Argo workflow; if a spec exists, write only that.")
-@click.option("--kfp", is_flag=True, help="Also write a Kubeflow pipeline; if a spec exists, write only that.")
+@click.option("--argo", is_flag=True, help="Also write an Argo workflow; if a spec exists, write only the workflow.")
+@click.option("--kfp", is_flag=True, help="Also write a Kubeflow pipeline; if a spec exists, write only the pipeline.")
 @click.option(
     "--shards", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
     help="Number of parts of --matrix, --argo and --kfp.",

@@ -94,7 +94,7 @@ def signing_options(command: Command) -> Command:
                 type=FILE,
                 multiple=True,
                 metavar="FILE",
-                help="Intermediate certificate, between the key's and the root (PEM); repeatable.",
+                help="Intermediate certificate (PEM), between the key's certificate and the root; repeatable.",
             ),
             click.option("--sign-keyless", is_flag=True, help="Sign with the identity of the CI job (Sigstore)."),
         )

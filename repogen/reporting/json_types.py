@@ -777,7 +777,7 @@ class BenchDocument(TypedDict):
 
 @with_config(_STRICT)
 class FiguresDocument(TypedDict):
-    """What was measured of one config under load."""
+    """What was measured for one config under load."""
 
     p50: float
     """Median latency in milliseconds"""
@@ -802,9 +802,9 @@ class TrialDocument(TypedDict):
     settings: dict[str, int | str]
     """Value of each parameter"""
     state: Literal["measured", "stopped", "failed"]
-    """`stopped` after a short measurement that was worse than most others"""
+    """`stopped` if its first measurements were worse than those of most other trials"""
     figures: FiguresDocument | None
-    """Medians; of the short measurement if the trial was stopped; null if it failed"""
+    """Medians; if the trial was stopped, of the measurements before that; null if it failed"""
     violations: list[str]
     """Constraints that the measurements violate"""
     reason: str | None

@@ -53,7 +53,7 @@ CASES = (
     _case("tiny_frozen", "FrozenBranch", f"rejected:{_FROZEN}", "outputs of 1e-7", _TIME, kwargs={"magnitude": 1e-7}),
     _case("tiny_mixed", "MixedRows", "single", "rows of 1e-7 minus their mean", kwargs={"magnitude": 1e-7}),
     _case("columns_of_scales", "ColumnsOfScales", "single", "rows mix in the column of 1e-4 next to columns of 1000"),
-    _case("loudest_row", "LoudestRow", "single", "values are raised to eight decades below the loudest row"),
+    _case("loudest_row", "LoudestRow", "single", "values are clamped to at least 1e-8 of the batch's largest value"),
     _case("large_sums", "LargeSums", "single", "another branch for a large sum over the batch"),
     Case(
         "lazy",
