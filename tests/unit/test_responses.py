@@ -167,13 +167,13 @@ def test_oci_registry(parts: tuple[bytes, bytes]) -> None:
 
 @contextmanager
 def slow_reader() -> Iterator[str]:
-    """Run a server that accepts a few bytes before each timeout, and does not respond; yield its host and port."""
+    """Run a server that accepts some bytes before each timeout, and does not respond; yield its host and port."""
 
     def read() -> None:
         connection, _ = listener.accept()
         with connection, suppress(OSError):
-            while connection.recv(2**12):
-                time.sleep(0.01)
+            while connection.recv(2**16):
+                time.sleep(0.005)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=read)
@@ -187,7 +187,7 @@ def slow_reader() -> Iterator[str]:
 @pytest.mark.parametrize("as_file", [False, True], ids=["bytes", "file"])
 def test_server_that_hardly_reads_an_upload(session: Session, *, as_file: bool) -> None:
     """Each write succeeds within the timeout."""
-    content = bytes(2**24)
+    content = bytes(2**26)
     with (
         slow_reader() as address,
         response_limits(2**16, bytes_per_second=2**40),
