@@ -22,6 +22,7 @@ from repogen.version import __version__
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+_SECONDS = 10
 _EXTRAS = {
     "build": ("onnxsim", "to build models"),
     "huggingface": ("transformers", "for `kind: huggingface`"),
@@ -83,9 +84,10 @@ def _perf_analyzer(server: EmbeddedTriton) -> Check:
         return Check("perf_analyzer", f"{version}, not installed", ok=True, optional=True, remedy=remedy)
     command = ["env", f"LD_LIBRARY_PATH={path / 'lib'}", str(path / "bin" / "perf_analyzer"), "--version"]
     try:
-        subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        _output(command)
     except (OSError, subprocess.SubprocessError) as error:
-        reason = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]
+        lines = str(getattr(error, "stderr", "") or error).strip().splitlines()
+        reason = lines[-1] if lines else "it printed no error"
         remedy = "install the missing library, or delete the directory to install it again"
         return Check("perf_analyzer", f"{version} in {path} does not run: {reason}", ok=False, remedy=remedy)
     return Check("perf_analyzer", f"{version}, in {path}", ok=True, optional=True)
@@ -109,13 +111,23 @@ def _distribution(requirement: Requirement, remedy: str) -> Check:
     return Check(requirement.name, state, ok, remedy="" if ok else remedy)
 
 
+def _output(command: list[str]) -> str:
+    """Return what a command prints, without white space at its ends.
+
+    Raises:
+        OSError: It cannot be started.
+        subprocess.SubprocessError: It failed, or did not end in time.
+    """
+    run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=True)
+    return run.stdout.strip()
+
+
 def _docker() -> Check:
     path, remedy = shutil.which("docker"), "only needed for --server docker"
     if path is None:
         return Check("docker", "not installed", ok=True, optional=True, remedy=remedy)
     try:
-        command = [path, "version", "--format", "{{.Server.Version}}"]
-        version = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        version = _output([path, "version", "--format", "{{.Server.Version}}"])
     except (OSError, subprocess.SubprocessError):
         return Check("docker", "the daemon does not respond", ok=True, optional=True, remedy=remedy)
     return Check("docker", f"engine {version}", ok=True, optional=True)
@@ -127,8 +139,7 @@ def _gpu() -> Check:
         state = "none; KIND_GPU models are smoke-tested on the CPU, and `repogen serve` cannot serve them here"
         return Check("gpu", state, ok=True, optional=True)
     try:
-        command = [path, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-        output = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        output = _output([path, "--query-gpu=name,driver_version", "--format=csv,noheader"])
     except (OSError, subprocess.SubprocessError):
         return Check("gpu", "nvidia-smi fails", ok=True, optional=True)
     return Check("gpu", "; ".join(output.splitlines()), ok=True, optional=True)

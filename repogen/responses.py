@@ -1,9 +1,10 @@
-"""Limits on the responses of HTTP servers: their size, and the time that they take.
+"""Limits on what HTTP servers may do: the size and the time of responses, the time of uploads, and credentials.
 
 The timeout of an HTTP client applies to each read from a connection, so a response that arrives a byte at a time has no
 end. The clients that repogen uses (urllib, requests, and with it MLflow's and oras') are based on ``http.client``,
 which creates each response with the ``response_class`` of a connection. The limits are there, so they also apply to
 headers, and to bodies that a client only reads to discard them: those of redirects, and of errors before a retry.
+It also applies to each write, so the body of a request is sent through a reader that limits the time of all of it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
-from io import BufferedReader, RawIOBase
+from io import BufferedReader, BytesIO, RawIOBase
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+    from typing import IO
 
     from _typeshed import WriteableBuffer
 
@@ -41,7 +43,7 @@ _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
 
 
 class ResponseError(Exception):
-    """A response is too large or takes too long, or is compressed: it could unpack to any size.
+    """A response is too large, or is compressed: it could unpack to any size; or a transfer takes too long.
 
     It is not an ``OSError``, after which clients would send the request again.
     """
@@ -165,6 +167,42 @@ class _Reader(BufferedReader):
         return super().read(size)
 
 
+class _TimedBody:
+    """The body of a request, which a server must accept within the limits on time; a retry starts again.
+
+    Args:
+        body: A file, at the position of the first byte.
+        limits: The limits of the response, whose time also applies to the request.
+    """
+
+    def __init__(self, body: IO[bytes], limits: _Limits) -> None:
+        """Begin to measure the time."""
+        self._body, self._limits = body, limits
+        self._start, self._sent = time.monotonic(), 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ResponseError: The time is over.
+        """
+        allowed = self._limits.seconds + self._sent / self._limits.bytes_per_second
+        if time.monotonic() - self._start > allowed:
+            raise ResponseError(f"the request was not sent after {allowed:.3g} s")
+        block = self._body.read(size)
+        self._sent += len(block)
+        return block
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._body.tell()
+
+    def seek(self, position: int) -> int:
+        """Go to a position, from which the body is sent again."""
+        self._start, self._sent = time.monotonic(), 0
+        return self._body.seek(position)
+
+
 def limited(connection: type[Connection]) -> type[Connection]:
     """Return a class of connections whose responses are ``LimitedResponse``."""
     if connection.response_class is LimitedResponse:
@@ -183,7 +221,7 @@ def limited_adapter(adapter: type[Any]) -> type[Any]:
 
     A response that is read into memory has at most ``MAX_BYTES``, or fewer if the block that sends the request says so.
     A stream has the limits of the block, or none without a block. The time is the read timeout of the request, if it
-    has one.
+    has one; sending the request has the same limit.
 
     Args:
         adapter: ``requests.adapters.HTTPAdapter``, or a subclass.
@@ -201,15 +239,55 @@ def limited_adapter(adapter: type[Any]) -> type[Any]:
         def send(self, request: Any, stream: bool = False, timeout: Any = None, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002 - the same
             """Send a request."""
             limits = _limits_of(request, timeout, stream=stream)
+            body = request.body
             if limits is not _NO_LIMITS:
                 request.headers["Accept-Encoding"] = "identity"
+                request.body = _timed(body, limits)
             token = _LIMITS.set(limits)
             try:
                 return super().send(request, stream=stream, timeout=timeout, **options)
             finally:
+                request.body = body
                 _LIMITS.reset(token)
 
     return Limited
+
+
+def _timed(body: Any, limits: _Limits) -> Any:  # noqa: ANN401 - of requests
+    """Return the body of a request with a limit on the time; one without a length is left as it is."""
+    if isinstance(body, bytes) and body:
+        return _TimedBody(BytesIO(body), limits)
+    return _TimedBody(body, limits) if hasattr(body, "read") and hasattr(body, "seek") else body
+
+
+def without_netrc(session: Any) -> Any:  # noqa: ANN401 - of requests
+    """Return a session of requests, which now never sends credentials of ``~/.netrc``.
+
+    By default, they replace the ``Authorization`` header of a request, and are sent to every server that the file
+    names, or to every server if it has a ``default`` entry, also after a redirect. Proxies and certificates of the
+    environment, and credentials in a URL, are still used.
+
+    Args:
+        session: A ``requests.Session``.
+    """
+    session.auth = session.auth or _with_credentials_of_url
+    session.rebuild_auth = partial(_remove_credentials_for_others, session)
+    return session
+
+
+def _with_credentials_of_url(request: Any) -> Any:  # noqa: ANN401 - of requests
+    """Return a request with the credentials in its URL, as requests adds them."""
+    from requests.auth import HTTPBasicAuth  # noqa: PLC0415 - an extra
+    from requests.utils import get_auth_from_url  # noqa: PLC0415 - the same
+
+    credentials = get_auth_from_url(request.url)
+    return HTTPBasicAuth(*credentials)(request) if any(credentials) else request
+
+
+def _remove_credentials_for_others(session: Any, request: Any, response: Any) -> None:  # noqa: ANN401 - of requests
+    """Remove the credentials from a request that follows a redirect to another server."""
+    if session.should_strip_auth(response.request.url, request.url):
+        request.headers.pop("Authorization", None)
 
 
 def _limits_of(request: Any, timeout: Any, *, stream: bool) -> _Limits:  # noqa: ANN401 - of requests

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -22,7 +23,7 @@ from filelock import FileLock
 
 from repogen.artifacts.bench import Sample, Variant
 from repogen.errors import BenchError
-from repogen.files import read_text
+from repogen.files import open_regular
 from repogen.serving.process import spawn_supervised, stop_supervised
 
 if TYPE_CHECKING:
@@ -33,9 +34,15 @@ if TYPE_CHECKING:
     from repogen.bench.server import ServedModel
 
 _WINDOWS = 3
+_SIGNALED = 128
 _MAX_WINDOW_SECONDS = 120.0
 _EXTRA_SECONDS = 60.0
 _MIN_REGION_BYTES = 2**20
+# perf_analyzer accepts responses of 2 GiB to each of its concurrent requests
+_MEMORY_BYTES = 4 * 2**30
+_MEMORY_BYTES_PER_REQUEST = 2**26
+_COPIES = 8
+_MAX_OUTPUT_BYTES = 2**24
 _ANY_DEVIATION = "1000000"
 _HEADER = "-H"
 """Option for a header; its value is a secret."""
@@ -126,12 +133,25 @@ def measure(target: LoadTarget, load: Load) -> Sample:
         # In the caller's directory, which is removed even if Ctrl-C interrupts the removal of this one.
         with tempfile.TemporaryDirectory(prefix="repogen-perf-", dir=target.data.parent) as directory:
             result = Path(directory) / "result.csv"
-            log = _run(target, [*_arguments(target, load, window), "-f", str(result)], Path(directory), window)
+            arguments = [*_arguments(target, load, window), "-f", str(result)]
+            log, status = _run(target, arguments, Path(directory), window, memory_limit(target, load))
             if result.is_file():
-                return parse_result(read_text(result), log)
+                return parse_result(_read(result), log)
         window *= 4
+        if status > _SIGNALED:
+            raise _crash(status - _SIGNALED, log)
         if _TOO_SHORT not in log or window > _MAX_WINDOW_SECONDS:
             raise _failure(log)
+
+
+def memory_limit(target: LoadTarget, load: Load) -> int:
+    """Return how much memory perf_analyzer may use, in bytes: for its libraries, threads, and copies of the tensors.
+
+    A server could respond with more than the outputs of the model, which perf_analyzer itself does not limit.
+    """
+    per_row = target.output_bytes + target.data.stat().st_size
+    per_request = _MEMORY_BYTES_PER_REQUEST + _COPIES * max(load.batch, 1) * per_row
+    return _MEMORY_BYTES + load.concurrency * per_request
 
 
 def parse_result(text: str, log: str) -> Sample:
@@ -183,8 +203,10 @@ def _credential_arguments(endpoint: Endpoint, variant: Variant) -> Iterator[str]
         yield from (_HEADER, f"{key}:{value}")
 
 
-def _run(target: LoadTarget, arguments: list[str], directory: Path, window: float) -> str:
-    """Run perf_analyzer and return what it printed.
+def _run(
+    target: LoadTarget, arguments: list[str], directory: Path, window: float, memory_bytes: int
+) -> tuple[str, int]:
+    """Run perf_analyzer and return what it printed, and its status; a signal has 128 and its number.
 
     Raises:
         BenchError: It did not end in time.
@@ -194,14 +216,20 @@ def _run(target: LoadTarget, arguments: list[str], directory: Path, window: floa
     log = directory / "log"
     with _own_regions(target):
         secrets = frozenset(value for option, value in pairwise(command) if option == _HEADER)
-        supervisor = spawn_supervised(command, directory, log, directory.name, secrets)
+        supervisor = spawn_supervised(command, directory, log, directory.name, secrets, memory_bytes)
         try:
             supervisor.wait(_EXTRA_SECONDS + 4 * _WINDOWS * window)
         except subprocess.TimeoutExpired as error:
             raise BenchError("perf_analyzer did not finish: the server does not respond", code="bench.load") from error
         finally:
             stop_supervised(supervisor)
-    return read_text(log)
+    return _read(log), supervisor.returncode
+
+
+def _read(path: Path) -> str:
+    """Return what perf_analyzer wrote, which contains messages of the server."""
+    with open_regular(path) as stream:
+        return stream.read(_MAX_OUTPUT_BYTES).decode(errors="replace")
 
 
 @contextmanager
@@ -221,6 +249,15 @@ def _own_regions(target: LoadTarget) -> Iterator[None]:
                 is_own = status.st_uid == os.getuid() and status.st_ctime >= start - 1
                 if is_own and _INDICES.sub("", region.name) in names:
                     region.unlink(missing_ok=True)
+
+
+def _crash(number: int, log: str) -> BenchError:
+    return BenchError(
+        f"perf_analyzer crashed ({signal.Signals(number).name})",
+        "its memory is limited: the server may have sent larger responses than the model's outputs",
+        code="bench.load",
+        details=log[-20_000:],
+    )
 
 
 def _failure(log: str) -> BenchError:

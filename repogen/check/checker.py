@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
@@ -28,6 +29,7 @@ from repogen.files import exists, is_directory, is_file
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
+from repogen.serving.admission import unexamined_code
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
@@ -120,10 +122,12 @@ class CheckReport:
     Attributes:
         findings: Findings, sorted by path and line.
         models: Number of models that were checked.
+        unexamined: One line for each model with code, which a check does not examine.
     """
 
     findings: tuple[Finding, ...]
     models: int
+    unexamined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,8 @@ def check(
         findings += [Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots]
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
     by_place = sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
-    return CheckReport(tuple(by_place), sum(report.models for report in reports))
+    unexamined = dict.fromkeys(line for report in reports for line in report.unexamined)
+    return CheckReport(tuple(by_place), sum(report.models for report in reports), tuple(unexamined))
 
 
 def _requests(paths: Iterable[Path]) -> list[_Request]:
@@ -261,7 +266,14 @@ def _check_repository(request: _Request, target: Target, texts: Mapping[str, str
         for finding in _model_findings(model, neighbors, target):
             if model.text is None or not model.text.suppresses(finding):
                 findings.append(finding)
-    return CheckReport(tuple(findings), len(requested))
+    return CheckReport(tuple(findings), len(requested), tuple(_unexamined(requested)))
+
+
+def _unexamined(models: Iterable[_Model]) -> Iterator[str]:
+    for model in models:
+        with suppress(OSError):  # a finding has the reason
+            if code := unexamined_code(model.directory, model.config or empty_config()):
+                yield f"{model.directory.name}: {code}"
 
 
 def _models(request: _Request, target: Target, texts: Mapping[str, str]) -> dict[str, _Model]:

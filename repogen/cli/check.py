@@ -140,13 +140,17 @@ def _print_diff(fixed: FixReport) -> ExitCode:
 
 
 def _text(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:
-    text = statistics_text(report.findings) if statistics else findings_text(report.findings, report.models)
+    text = (
+        statistics_text(report.findings)
+        if statistics
+        else findings_text(report.findings, report.models, report.unexamined)
+    )
     write_text(text if fixed is None else f"{text}\n{fixes_text(fixed)}", wrap=True)
 
 
 def _json(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - always included
     files = [] if fixed is None else [{"path": str(file.path), "fixes": file.fixes} for file in fixed.files]
-    write_json(findings_document(report.findings, report.models, files))
+    write_json(findings_document(report.findings, report.models, files, report.unexamined))
 
 
 def _github(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - annotations only

@@ -14,6 +14,7 @@ from repogen.repository.ensembles import neighbor_at
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.serving.admission import foreign_backend
 from repogen.smoke.preparation import admission_refusals, prepare_published
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _versions(repository: Path, name: str, fetch: FetchVersions) -> tuple[int, .
     fetch(name, prepared.versions)
     for version in prepared.versions:
         _check_version(repository / name / str(version), name)
-    if reasons := admission_refusals(prepared):
+    if reasons := (*admission_refusals(prepared), *foreign_backend(prepared.directory, prepared.config)):
         raise SmokeError(
             f"{name}: {'; '.join(reasons)}",
             "repogen does not load such a model: see `repogen explain RG410`",

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.deployment import DeployReport
     from repogen.artifacts.tracking import Tracking
 
+_MAX_OUTPUT_BYTES = 2**28
+"""Of a prediction, which is returned as nested lists: they take many times as much memory."""
 _HELP = f"""\
 Deploys versions that repogen registered to running Triton servers in explicit mode, and tests them there.
 
@@ -240,7 +242,7 @@ def _infer(server: LiveServer, name: str, version: int, inputs: Any) -> dict[str
         metadata = server.client.metadata(name, version)
         tensors = wire_tensors(inputs, metadata.inputs)
         try:
-            return json_of(server.client.infer(name, version, tensors))
+            return json_of(server.client.infer(name, version, tensors, max_bytes=_MAX_OUTPUT_BYTES))
         except RefusedError as error:
             raise SpecError(
                 f"{name} version {version} rejected the request: {error.message}",

@@ -53,6 +53,7 @@ def run_task(root: Path, inputs: Path, outputs: Path) -> Iterator[str]:
             cwd=root,
             env=_environment(root),
             text=True,
+            errors="replace",
         ) as process,
     ):
         try:

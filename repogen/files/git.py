@@ -66,6 +66,7 @@ def _run(directory: Path, settings: Mapping[str, str], arguments: tuple[str, ...
         ["git", "-C", str(directory), *arguments],  # noqa: S607 - the user's own git, from PATH
         capture_output=True,
         text=True,
+        errors="strict",  # a filter whose name was changed would not be turned off
         check=True,
         timeout=_SECONDS,
         env=environment,

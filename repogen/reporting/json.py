@@ -448,7 +448,10 @@ def smoke_document(repository: str, reports: Iterable[SmokeReport]) -> dict[str,
 
 
 def findings_document(
-    findings: Sequence[Finding], models: int, fixed: Sequence[Mapping[str, object]] = ()
+    findings: Sequence[Finding],
+    models: int,
+    fixed: Sequence[Mapping[str, object]] = (),
+    unexamined: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return the document of ``repogen check --format json``.
 
@@ -456,6 +459,7 @@ def findings_document(
         findings: The findings.
         models: Number of models that were checked.
         fixed: Path and number of fixes of each file that was corrected.
+        unexamined: One line for each model with code.
     """
     severities = [finding.severity for finding in findings]
     return {
@@ -466,6 +470,7 @@ def findings_document(
         "warnings": severities.count("warning"),
         "fixed": list(fixed),
         "statistics": [dataclasses.asdict(count) for count in count_findings(findings)],
+        "unexamined_code": list(unexamined),
     }
 
 

@@ -457,6 +457,8 @@ class FindingsDocument(TypedDict):
     """Files that `--fix` corrected"""
     statistics: list[StatisticDocument]
     """Number of findings per code"""
+    unexamined_code: list[str]
+    """Models with code, which a check does not examine, and which code"""
 
 
 @with_config(_STRICT)

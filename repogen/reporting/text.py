@@ -96,8 +96,14 @@ def smoke_text(reports: Sequence[SmokeReport]) -> str:
     return "\n\n".join(parts)
 
 
-def findings_text(findings: Sequence[Finding], models: int) -> str:
-    """Return one paragraph per finding, and a line with the number of models that were checked and of findings."""
+def findings_text(findings: Sequence[Finding], models: int, unexamined: Sequence[str] = ()) -> str:
+    """Return one paragraph per finding, and a line with the number of models that were checked and of findings.
+
+    Args:
+        findings: The findings.
+        models: Number of models that were checked.
+        unexamined: One line for each model with code.
+    """
     counts = [
         _count(number, severity)
         for severity in ("error", "warning")
@@ -110,6 +116,10 @@ def findings_text(findings: Sequence[Finding], models: int) -> str:
         lines.append(f"{safe} can be fixed with `--fix`; `--diff` shows how")
     if unsafe := applicable.count("unsafe"):
         lines.append(f"{unsafe} can be fixed with `--fix --unsafe-fixes`, which applies guesses")
+    if unexamined:
+        lines.append("code that was not examined (load it only if you trust it):")
+        more = ["and more"] if len(unexamined) > _MAX_EXAMPLES else []
+        lines += [f"  {line}" for line in [*unexamined[:_MAX_EXAMPLES], *more]]
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
 from repogen.repository.ensembles import steps_reason
-from repogen.repository.layout import requirements_in
+from repogen.repository.layout import MODEL_FILES, requirements_in
 from repogen.triton_config.rules.file_names import (
     accelerator_files,
     data_files,
@@ -32,6 +32,8 @@ from repogen.triton_config.rules.file_names import (
     model_filenames,
     session_files,
 )
+from repogen.triton_config.rules.findings import listed
+from repogen.triton_config.rules.identity import is_ensemble, is_onnx
 from repogen.triton_config.text.parse import empty_config, parse, parse_file
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def require_admitted(model: Path, text: str, published: Path | None = None) -> N
     """
     config = parse(text, f"config.pbtxt of {model.name}")
     existing = refusals(published, config) if published is not None and is_directory(published) else ()
-    if reasons := (*load_refusals(model, config), *existing):
+    if reasons := (*load_refusals(model, config), *foreign_backend(model, config), *existing):
         raise ConfigError(
             f"{model.name} would run code, or use files outside of its repository:\n" + "\n".join(reasons),
             "remove these files and settings; only Python models may contain code",
@@ -271,6 +273,40 @@ def is_python(model: Path, config: ModelConfig) -> bool:
     if config.backend or config.platform or config.HasField("ensemble_scheduling"):
         return bool(config.backend == "python")
     return any((directory / PYTHON_FILE).exists() for directory in _directories(model))
+
+
+def unexamined_code(model: Path, config: ModelConfig) -> str:
+    """Return which code Triton may run for a model, and which repogen does not examine; empty for ONNX and ensembles.
+
+    A model of another backend is code, or has a format that may contain code: TorchScript and TensorFlow have operators
+    that read and write files, and an engine of TensorRT is code.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    if is_python(model, config):
+        return "Triton runs its model.py"
+    if is_ensemble(config):
+        return ""
+    backend = config.backend or config.platform
+    if not backend:  # Triton derives it from the name of the file
+        names = {path.name for directory in _directories(model)[1:] for path in directory.iterdir()}
+        names = {config.default_model_filename} if config.default_model_filename else names & {*MODEL_FILES}
+        return "" if all(name.endswith(".onnx") for name in names) else f"Triton loads its {listed(sorted(names))}"
+    return "" if is_onnx(config) else f"Triton's backend {backend!r} may run code in its files"
+
+
+def foreign_backend(model: Path, config: ModelConfig) -> tuple[str, ...]:
+    """Return the reason for which a version with a manifest is rejected; empty for one that repogen could have built.
+
+    repogen builds ONNX models, Python models and ensembles: a manifest does not make a model of another backend one
+    that was verified. It could have been written by hand.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    code = "" if is_python(model, config) else unexamined_code(model, config)
+    return (f"{code}, and repogen builds no such models",) if code else ()
 
 
 def requirements_of(model: Path, config: ModelConfig, versions: Iterable[Path]) -> list[str]:

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
@@ -15,6 +16,8 @@ from repogen.repository.ensembles import with_steps
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.manifest import read_manifest
+from repogen.repository.mirror import is_from_registry
+from repogen.serving.admission import unexamined_code
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.install import locate
 from repogen.serving.perf_analyzer import install_perf_analyzer
@@ -23,6 +26,7 @@ from repogen.serving.served_models import served_models
 from repogen.serving.servers import is_address, open_triton, prepare_server
 from repogen.serving.view import refusal_reasons
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
+from repogen.triton_config.text.parse import empty_config, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +69,7 @@ def serve(
             "its own --model-repository determines what it serves; to start a server here, use --server embedded",
             code="server.kind",
         )
+    _note_code(repository, models, progress)
     with (
         _selected(repository, models, name) as selected,
         open_triton(prepare_server(server, recorded_target(repository), progress), selected, mode, progress) as triton,
@@ -73,6 +78,19 @@ def serve(
             require_loaded(triton.log_tail(LOG_LINES))
         _report_failures(triton, progress, {})
         yield triton
+
+
+def _note_code(repository: Path, names: tuple[str, ...], progress: Progress) -> None:
+    """Note each model with code that repogen did not build; what cannot be read is reported when it is loaded."""
+    for name in sorted(with_steps(repository, names or models_of(repository))):
+        with suppress(OSError, RepogenError):
+            model = directory_of_step(repository, name)
+            if model is None or is_from_registry(model) or refusal_reasons(model):
+                continue
+            path = model / CONFIG_FILE
+            config = parse_file(path, f"{name}/{CONFIG_FILE}") if path.exists() else empty_config()
+            if code := unexamined_code(model, config):
+                progress.note(name, f"{code}, which repogen did not build: serve it only if you trust it")
 
 
 @contextmanager

@@ -177,6 +177,7 @@ def _docker(*arguments: str, seconds: float = _PROBE_SECONDS) -> subprocess.Comp
             ["docker", *arguments],  # noqa: S607 - the user's own docker, from PATH
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=seconds,
         )

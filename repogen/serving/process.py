@@ -37,6 +37,7 @@ _GRACE_SECONDS = 1.5
 _STOP_SECONDS = 5.0
 _PORT_TRIES = 5
 _POLL_SECONDS = 0.02
+_MAX_LOG_BYTES = 64 * 2**20
 _METADATA_SECONDS = 2.0
 # Triton quotes its messages since release 24.09, and then writes line breaks as backslash-n.
 _NOT_LOADED = re.compile(
@@ -158,7 +159,9 @@ class ServerProcess:
     def log_tail(self, lines: int = 40) -> str:
         """Return the last lines of the server's log."""
         try:
-            text = self.launch.log.read_text(encoding="utf-8", errors="replace")
+            with self.launch.log.open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
+                text = stream.read(_MAX_LOG_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return ""
         return "\n".join(text.splitlines()[-lines:])
@@ -335,7 +338,12 @@ def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
 
 
 def spawn_supervised(
-    command: list[str], run_dir: Path, log: Path, shm_prefix: str, secrets: frozenset[str] = frozenset()
+    command: list[str],
+    run_dir: Path,
+    log: Path,
+    shm_prefix: str,
+    secrets: frozenset[str] = frozenset(),
+    data_bytes: int = 0,
 ) -> subprocess.Popen[bytes]:
     """Start a program that ends with this process, even if it is killed; return its supervisor, which SIGTERM stops.
 
@@ -345,12 +353,13 @@ def spawn_supervised(
         log: File that receives its output.
         shm_prefix: Prefix of the shared memory that is removed when it ends.
         secrets: Arguments that other users must not see.
+        data_bytes: Private memory that it may use (RLIMIT_DATA); 0 for no limit.
     """
     hidden = {f"{HIDDEN}{index}": part for index, part in enumerate(command) if part in secrets}
     names = {part: name for name, part in hidden.items()}
     supervised = [
         *(sys.executable, "-I", "-S", str(_SUPERVISOR)),
-        *(str(os.getpid()), str(run_dir), shm_prefix, str(_GRACE_SECONDS)),
+        *(str(os.getpid()), str(run_dir), shm_prefix, str(_GRACE_SECONDS), str(data_bytes)),
         *(names.get(part, part) for part in command),
     ]
     with log.open("wb") as stream:

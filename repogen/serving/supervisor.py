@@ -1,10 +1,11 @@
 """Supervisor: runs tritonserver and cleans up after it when repogen ends. A program, never imported.
 
-``python -I -S supervisor.py OWNER_PID RUN_DIR SHM_PREFIX GRACE_SECONDS COMMAND...`` runs COMMAND in its own process
-group until it exits, SIGTERM arrives, or the owner has ended (even by SIGKILL). Then it sends SIGTERM to the server
-and, after the grace period, SIGKILL to the server and its Python stubs, and removes their shared memory and the run
-directory. It exits with the server's code. If the supervisor itself is killed, the kernel kills the server
-(PR_SET_PDEATHSIG), and the stubs, which watch their server, exit.
+``python -I -S supervisor.py OWNER_PID RUN_DIR SHM_PREFIX GRACE_SECONDS DATA_BYTES COMMAND...`` runs COMMAND in its own
+process group until it exits, SIGTERM arrives, or the owner has ended (even by SIGKILL). Then it sends SIGTERM to the
+server and, after the grace period, SIGKILL to the server and its Python stubs, and removes their shared memory and the
+run directory. It exits with the server's code. If the supervisor itself is killed, the kernel kills the server
+(PR_SET_PDEATHSIG), and the stubs, which watch their server, exit. COMMAND may use DATA_BYTES of private memory; 0 for
+no limit.
 
 An argument of COMMAND that is ``REPOGEN_HIDDEN_<n>`` stands for the value of that environment variable. Any user can
 read the command line of a process, but not its environment. So the server is started with the variable's name, and
@@ -22,12 +23,14 @@ import contextlib
 import ctypes
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -46,16 +49,16 @@ _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_
 def main(arguments: list[str]) -> int:
     """Run the server, clean up after it, and return its exit code."""
     owner, run_dir, shm_prefix, grace = int(arguments[0]), Path(arguments[1]), arguments[2], float(arguments[3])
+    data_bytes, command = int(arguments[4]), arguments[5:]
     # Blocked so that sigtimedwait receives them, and before the server starts so that none is lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     start_time = time.time()
-    command = arguments[4:]
     hides = any(_HIDDEN.fullmatch(part.encode()) for part in command)
     server = subprocess.Popen(
         command,
         process_group=0,
-        preexec_fn=_before_traced_exec if hides else _before_exec,  # noqa: PLW1509 - one thread
+        preexec_fn=partial(_before_traced_exec if hides else _before_exec, data_bytes),  # noqa: PLW1509 - one thread
     )
     try:
         if hides:
@@ -71,19 +74,21 @@ def main(arguments: list[str]) -> int:
     return server.returncode if server.returncode >= 0 else 128 - server.returncode
 
 
-def _before_exec() -> None:
-    """Run in the child: end with the supervisor, and unblock signals."""
+def _before_exec(data_bytes: int) -> None:
+    """Run in the child: end with the supervisor, unblock signals, and limit the memory; 0 for no limit."""
+    if data_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
 
 
-def _before_traced_exec() -> None:
+def _before_traced_exec(data_bytes: int) -> None:
     """Run in the child: the same, and stop after each exec.
 
     Raises:
         PermissionError: The kernel does not permit it.
     """
-    _before_exec()
+    _before_exec(data_bytes)
     if _libc.ptrace(_PTRACE_TRACEME, 0, None, None) != 0:
         raise PermissionError("ptrace is not permitted here, so the control header cannot be hidden")
 

@@ -175,7 +175,13 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
     environment = without_secrets() | {"TMPDIR": str(folder)}
     environment.pop("PIP_CONSTRAINT", None)
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
 
 

@@ -74,12 +74,12 @@ class WireCase:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row's inputs, or of the whole inputs when the model does not batch."""
-        return sum(map(_wire_bytes, self.inputs.values())) // max(self.batch, 1)
+        return sum(map(wire_bytes, self.inputs.values())) // max(self.batch, 1)
 
     @property
     def output_row_bytes(self) -> int:
         """Bytes of one row's outputs, or of the whole outputs when the model does not batch."""
-        return sum(map(_wire_bytes, self.outputs.values())) // max(self.batch, 1)
+        return sum(map(wire_bytes, self.outputs.values())) // max(self.batch, 1)
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,14 @@ class DeployedModel:
         return bool(self.config.HasField("sequence_batching"))
 
     @property
+    def golden_bytes(self) -> tuple[int, int]:
+        """Bytes of the inputs of one row in the smallest golden case, and of the outputs in the largest one.
+
+        A model that does not batch has one row.
+        """
+        return self.smallest.row_bytes, max(case.output_row_bytes for case in self.cases)
+
+    @property
     def is_ragged(self) -> bool:
         """Whether the rows of a batch may differ in length; each golden case is then one row."""
         return self.max_batch_size > 0 and any(tensor.allow_ragged_batch for tensor in self.config.input)
@@ -145,7 +153,7 @@ class DeployedModel:
         Strings, and dims that depend on values, may be larger than in the golden cases.
         """
         rows = max((len(tensor.array) for tensor in inputs), default=1) if self.max_batch_size > 0 else 1
-        return 2 * max(rows, 1) * max(case.output_row_bytes for case in self.cases) + _MIN_RESPONSE_BYTES
+        return 2 * max(rows, 1) * self.golden_bytes[1] + _MIN_RESPONSE_BYTES
 
     def infer(self, inputs: Sequence[WireTensor], position: SequencePosition | None = None) -> Arrays:
         """Send one request and return the outputs by name, in their shapes on the wire."""
@@ -291,7 +299,7 @@ def _wire_array(array: Array, view: TensorView | None, *, batched: bool) -> Arra
     return array.reshape((*rows, *client_dims(view, array.shape[len(rows) :])))
 
 
-def _wire_bytes(array: Array) -> int:
+def wire_bytes(array: Array) -> int:
     """Return the size of an array on the wire, where a string is preceded by its length in four bytes."""
     if array.dtype.kind != "O":
         return array.nbytes

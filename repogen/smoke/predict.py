@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from repogen.artifacts.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
+from repogen.serving.connection import MAX_MESSAGE_BYTES
+from repogen.smoke.deployed_model import wire_bytes
 from repogen.smoke.inference import InferenceClient, WireTensor, single_request
 from repogen.triton_config.text.dims import wire_array
 from repogen.validate.predict import Predict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LARGE_RESPONSE = 2**28
+"""Bytes of a response that is always accepted."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,7 @@ class Address:
         max_batch_size: Largest number of rows in a request; 0 when the model does not batch.
         signature: Full shapes, the batch included.
         sequences: Whether the model serves sequences; each request is then a sequence by itself.
+        golden_bytes: Bytes of the inputs, and of the outputs, of one row of the golden cases.
     """
 
     grpc: str
@@ -29,6 +39,19 @@ class Address:
     max_batch_size: int
     signature: Signature
     sequences: bool = False
+    golden_bytes: tuple[int, int] = (0, 0)
+
+    def response_limit(self, inputs: Sequence[WireTensor]) -> int:
+        """Return how many bytes the response to a request of user code may have.
+
+        Rows may be larger than those of the golden cases, such as longer texts. Outputs then grow at most with the
+        square of the inputs, such as the scores of each pair of words.
+        """
+        rows = max((len(tensor.array) for tensor in inputs), default=1) if self.max_batch_size > 0 else 1
+        golden_inputs, golden_outputs = self.golden_bytes
+        size = sum(wire_bytes(tensor.array) for tensor in inputs) / max(rows, 1)
+        growth = max(1.0, size / max(golden_inputs, 1)) ** 2
+        return min(max(_LARGE_RESPONSE, int(2 * rows * golden_outputs * growth)), MAX_MESSAGE_BYTES)
 
 
 class _Served:
@@ -58,7 +81,8 @@ class _Served:
             for spec in signature.inputs
         ]
         position = single_request() if self._address.sequences else None
-        outputs = self._client.infer(self._address.model, self._address.version, tensors, position)
+        limit = self._address.response_limit(tensors)
+        outputs = self._client.infer(self._address.model, self._address.version, tensors, position, limit)
         return {spec.name: _model_shape(outputs[spec.name], spec) for spec in signature.outputs if spec.name in outputs}
 
 

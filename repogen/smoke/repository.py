@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode, SmokeCheck
 from repogen.errors import RepogenError, SpecError
+from repogen.files import is_file
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
+from repogen.serving.admission import unexamined_code
 from repogen.serving.commands import recorded_target
 from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.deployed_model import read_deployed_model
@@ -144,6 +147,8 @@ class _Tester:
         except FileNotFoundError as error:
             detail = f"not built by repogen, or a file is missing: {_reason(error)}"
             checks.append(SmokeCheck("built by repogen", passed=False, detail=detail))
+            if not is_file(version_dir / MANIFEST_FILE) and (code := unexamined_code(model.directory, model.config)):
+                checks.append(SmokeCheck("code", passed=True, detail=f"not examined: {code}", warning=True))
         except (RepogenError, OSError) as error:
             checks.append(SmokeCheck("golden tensors", passed=False, detail=_reason(error)))
         else:

@@ -82,6 +82,7 @@ def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None 
             max_batch_size=manifest.max_batch_size,
             signature=client_signature(manifest.signature, model.config),
             sequences=deployed.in_sequences,
+            golden_bytes=deployed.golden_bytes,
         )
         with loaded(server, client, model):
             yield ServedVersion(address, deployed, limits)

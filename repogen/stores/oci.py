@@ -36,7 +36,7 @@ from repogen.files import is_plain_name
 from repogen.repository.archive import write_tar
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import models_of
-from repogen.responses import ResponseError, limited_adapter, response_limits
+from repogen.responses import ResponseError, limited_adapter, response_limits, without_netrc
 from repogen.stores.fsspec_store import missing_extra
 from repogen.stores.interface import MAX_OBJECTS
 
@@ -541,13 +541,14 @@ def _reason(error: Exception) -> str:
 
 
 def _limit(session: Any, root: str, adapter: object) -> None:  # noqa: ANN401 - of requests
-    """Send the requests of a session through an adapter, and none without TLS if the registry has it.
+    """Send the requests of a session through an adapter, none without TLS if the registry has it, without netrc.
 
     Args:
         session: The session.
         root: URL of the registry.
         adapter: Limits the responses, also those of other hosts: of a redirect, or where credentials are checked.
     """
+    without_netrc(session)
     session.headers["Accept-Encoding"] = "identity"  # of blobs, the digests are those of the bytes that are sent
     session.adapters.clear()
     session.mount("https://", adapter)

@@ -24,7 +24,7 @@ from repogen.repository.ownership import require_built
 from repogen.repository.publish import publish, require_publishable
 from repogen.repository.transfer import stage_copy
 from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
-from repogen.serving.admission import read_refusals, refusals
+from repogen.serving.admission import foreign_backend, read_refusals, refusals
 from repogen.triton_config.text.parse import parse, parse_file
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _require_loadable(staged: Sequence[StagedVersion], target: Path, *, allow_br
         published = model_dir(target, version.name)
         config = parse(version.config.text, f"config.pbtxt of {version.name}")
         existing = refusals(published, config) if is_directory(published) else ()
-        if reasons := (*read_refusals(version.model_dir), *existing):
+        if reasons := (*read_refusals(version.model_dir), *foreign_backend(version.model_dir, config), *existing):
             raise PublishError(
                 f"{version.name} would run code, or read files outside of the repository: {'; '.join(reasons)}",
                 "if you trust the version, copy it by hand",

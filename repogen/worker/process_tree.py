@@ -94,7 +94,7 @@ def _parents() -> dict[int, int]:
 def _listed() -> dict[int, tuple[int, int]]:
     """Return the parent and the resident memory in KiB of every process, as `ps` lists them, except for `ps` itself."""
     command = ["ps", "-A", "-o", "pid=,ppid=,rss="]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         lines = [line.split() for line in process.communicate()[0].splitlines()]
     rows = {int(pid): (int(parent), int(rss)) for pid, parent, rss in lines}
     return {pid: row for pid, row in rows.items() if pid != process.pid}

@@ -8,6 +8,7 @@ they are installed, in a process of their own, which may crash. Otherwise the in
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = Path(__file__).with_name("target_session.py")
 _RESULTS = "target-results.npz"
+_MAX_LOG_BYTES = 64 * 1024
 
 
 @dataclass
@@ -168,6 +170,7 @@ class _Process:
             stderr=self._log,
             env=without_secrets(),
             text=True,
+            errors="replace",
         )
         self._send({"site": str(installation.site), "session": session.__file__, "threads": threads})
 
@@ -182,8 +185,9 @@ class _Process:
         status = self._process.wait()
         if status < 0:
             return events, f"it crashed ({signal.Signals(-status).name})"
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _MAX_LOG_BYTES))
+        lines = self._log.read(_MAX_LOG_BYTES).decode(errors="replace").strip().splitlines()
         return events, lines[-1] if lines else f"its process exited with {status}"
 
     def end(self) -> None:

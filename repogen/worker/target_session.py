@@ -8,25 +8,33 @@ packages are, then jobs until the end of the input. Each line on standard output
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
 
 def main() -> None:
     """Answer each job with the shapes of the outputs, then the start of each case, or the error, and the end."""
+    # what libraries print must not be read as an event
+    report = partial(_report, os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)
     environment = json.loads(sys.stdin.readline())
     sys.path.insert(0, environment["site"])
     run = runpy.run_path(environment["session"])["run"]
     for line in sys.stdin:
-        _answer(json.loads(line), environment["threads"], run)
-        _report(done=True)
+        _answer(json.loads(line), environment["threads"], run, report)
+        report(done=True)
 
 
-def _answer(job: dict[str, Any], threads: int, run: Callable[[Any, list[str], Any], list[Any]]) -> None:
+def _answer(
+    job: dict[str, Any], threads: int, run: Callable[[Any, list[str], Any], list[Any]], report: Callable[..., None]
+) -> None:
     import numpy as np  # noqa: PLC0415 - importable only now
     import onnxruntime  # noqa: PLC0415 - the same
 
@@ -37,23 +45,23 @@ def _answer(job: dict[str, Any], threads: int, run: Callable[[Any, list[str], An
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(job["model"], options, providers=["CPUExecutionProvider"])
-        _report(shapes={output.name: output.shape for output in session.get_outputs()})
+        report(shapes={output.name: output.shape for output in session.get_outputs()})
         arrays = np.load(job["golden"], allow_pickle=False) if job["cases"] else {}
         results: dict[str, Any] = {}
         for index, case in enumerate(job["cases"]):
-            _report(case=index)
+            report(case=index)
             inputs = {name: arrays[key] for name, key in case["inputs"].items()}
             outputs = run(session, list(case["outputs"]), inputs)
             results |= dict(zip(case["outputs"].values(), outputs, strict=True))
         if results:
             np.savez(job["results"], **results)
     except Exception as error:  # noqa: BLE001 - ONNX Runtime raises many classes of its binding
-        _report(error=str(error))
+        report(error=str(error))
 
 
-def _report(**event: Any) -> None:  # noqa: ANN401 - JSON
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
+def _report(stream: TextIO, **event: Any) -> None:  # noqa: ANN401 - JSON
+    stream.write(json.dumps(event) + "\n")
+    stream.flush()
 
 
 if __name__ == "__main__":

@@ -379,3 +379,50 @@ def program(step: str, directory: Path, **inputs: str) -> subprocess.CompletedPr
     environment = os.environ | variables | {"GITHUB_OUTPUT": str(directory / "output")}
     command = [sys.executable, str(PROGRAM), step]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=directory)
+
+
+def _push(tmp_path: Path, **secrets: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str], str]:
+    """Run the step that pushes an image with a stub of repogen; return it, and the stub's environment and file."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "publish-image.yml").read_text(encoding="utf-8"))
+    step = next(step for step in workflow["jobs"]["publish"]["steps"] if step.get("id") == "publish")
+    stub = tmp_path / "bin" / "repogen"
+    stub.parent.mkdir()
+    lines = ("#!/bin/sh", "env -0 > env", 'cat "$GOOGLE_APPLICATION_CREDENTIALS" > file', """echo '{"digest": "d"}'""")
+    stub.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    stub.chmod(0o755)
+    values = {"IMAGE": "ghcr.io/acme/digits:3", "MODEL": "digits", "REPOSITORY": "s3://bucket/models"}
+    run = subprocess.run(
+        ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{stub.parent}:{os.environ['PATH']}",
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_OUTPUT": str(tmp_path / "output"),
+            **dict.fromkeys(step["env"], ""),
+            **values,
+            **secrets,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    passed = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().rstrip("\0").split("\0"))
+    return run, passed, (tmp_path / "file").read_text()
+
+
+def test_credentials_of_a_store_are_passed_to_the_push(tmp_path: Path) -> None:
+    """Those that are set; an empty variable would replace a default."""
+    settings = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "s3cr=t", "AWS_REGION": "eu-west-1"}
+    run, passed, _ = _push(tmp_path, **settings)
+    assert run.returncode == 0, run.stderr
+    stores = {name: value for name, value in passed.items() if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
+    assert stores == settings
+    assert (tmp_path / "output").read_text() == "digest=d\nname=ghcr.io/acme/digits\n"
+
+
+def test_credentials_of_google_are_a_private_file_that_is_removed(tmp_path: Path) -> None:
+    """The variable of Google's libraries names a file."""
+    run, passed, content = _push(tmp_path, GOOGLE_CREDENTIALS='{"type": "x"}')
+    assert (run.returncode, content) == (0, '{"type": "x"}')
+    assert "GOOGLE_CREDENTIALS" not in passed
+    assert not Path(passed["GOOGLE_APPLICATION_CREDENTIALS"]).exists()

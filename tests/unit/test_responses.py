@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from requests import Session
@@ -17,12 +24,13 @@ from repogen.files.url import RepositoryUrl, location
 from repogen.registry.mlflow import preflight as preflight_module
 from repogen.registry.mlflow.client import connect
 from repogen.registry.mlflow.download import _download
-from repogen.registry.mlflow.library import get_artifact_repository
+from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.preflight import preflight
-from repogen.responses import ResponseError, limited_adapter, response_limits
+from repogen.responses import ResponseError, limited_adapter, response_limits, without_netrc
 from repogen.stores import oci
 from repogen.stores.oci import Registry, reference
 from tests.support.hostile_server import hostile_server
+from tests.support.responding import responding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,3 +163,135 @@ def test_oci_registry(parts: tuple[bytes, bytes]) -> None:
         with pytest.raises(PublishError, match=r"failed: the response (is larger|was not complete)") as caught:
             Registry(reference(url))
     assert caught.value.code == "store.request"
+
+
+@contextmanager
+def slow_reader() -> Iterator[str]:
+    """Run a server that accepts some bytes before each timeout, and does not respond; yield its host and port."""
+
+    def read() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            while connection.recv(2**16):
+                time.sleep(0.005)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            thread.join()
+
+
+@pytest.mark.parametrize("as_file", [False, True], ids=["bytes", "file"])
+def test_server_that_hardly_reads_an_upload(session: Session, *, as_file: bool) -> None:
+    """Each write succeeds within the timeout."""
+    content = bytes(2**26)
+    with (
+        slow_reader() as address,
+        response_limits(2**16, bytes_per_second=2**40),
+        pytest.raises(ResponseError, match=r"the request was not sent after 0\.5"),
+    ):
+        session.put(f"http://{address}/", data=BytesIO(content) if as_file else content, timeout=0.5)
+
+
+def test_upload_is_repeated_from_its_start(session: Session) -> None:
+    """After a response such as 503, and with all its bytes."""
+    bodies: list[bytes] = []
+    with responding(503, b"", [], bodies=bodies) as address:
+        assert session.put(address, data=BytesIO(b"content"), timeout=5).status_code == HTTPStatus.SERVICE_UNAVAILABLE
+    assert bodies == [b"content"] * 3
+
+
+def _artifacts(address: str) -> Any:
+    return get_artifact_repository(f"{address}/api/2.0/mlflow-artifacts/artifacts/m")
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return a file that MLflow uploads in two parts, if the server offers that."""
+    monkeypatch.setenv("MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD", "true")
+    monkeypatch.setenv("MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE", "1")
+    monkeypatch.setenv("MLFLOW_MULTIPART_UPLOAD_CHUNK_SIZE", str(2**20))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(bytes(2**21))
+    return path
+
+
+def _offer(*urls: str) -> bytes:
+    credentials = [{"url": url, "part_number": index, "headers": {}} for index, url in enumerate(urls, 1)]
+    return json.dumps({"upload_id": "1", "credentials": credentials}).encode()
+
+
+@pytest.mark.parametrize("parts", [*LARGE[:2], *SLOW], ids=[*IDS[:2], *SLOW_IDS])
+def test_upload_of_mlflow_in_parts(in_parts: Path, parts: tuple[bytes, bytes]) -> None:
+    """The server of a part, which the tracking server names, responds slowly or without an end."""
+    with hostile_server(*parts, pause=0.01 if parts in SLOW else 0.0) as store:
+        url = f"http://{store}/part"
+        with responding(200, _offer(url, url), []) as address, pytest.raises(MlflowException, match="Failed to upload"):
+            _artifacts(address).log_artifact(str(in_parts))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_upload_of_mlflow_in_another_number_of_parts(in_parts: Path, count: int) -> None:
+    """Fewer parts would be a truncated file, and many would have no end."""
+    authorizations: list[str | None] = []
+    with (
+        responding(200, b"", authorizations) as store,
+        responding(200, _offer(*[f"{store}/part"] * count), []) as address,
+        pytest.raises(ResponseError, match=f"the server expects {count} parts of a file that has 2"),
+    ):
+        _artifacts(address).log_artifact(str(in_parts))
+    assert authorizations == []
+
+
+@pytest.fixture
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set credentials that requests would send to every server."""
+    file = tmp_path / "netrc"
+    file.write_text("default login me password s3cret\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(file))
+
+
+@pytest.mark.usefixtures("netrc")
+def test_credentials_of_netrc_are_not_sent(session: Session) -> None:
+    """Neither to a server, nor after a redirect to another one; those of a URL are, and a header is not replaced."""
+    first: list[str | None] = []
+    second: list[str | None] = []
+    without_netrc(session)
+    with responding(200, b"", second) as other, responding(302, b"", first, f"{other}/") as address:
+        session.get(address)
+        session.get(address, headers={"Authorization": "Bearer t"})
+        session.get(address.replace("//", "//u:p@"))
+    assert first == [None, "Bearer t", "Basic dTpw"]
+    assert second == [None, None, None]
+
+
+@pytest.mark.usefixtures("netrc")
+def test_mlflow_sends_its_own_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_parts: Path) -> None:
+    """And none to another server, which a registered version may name."""
+    received: list[str | None] = []
+    with responding(200, b"{}", received) as address:
+        connection = connect(Tracking(address, "repogen", register=True, root=tmp_path))
+        connection.client.search_registered_models()
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t")
+        connection.client.search_registered_models()
+        monkeypatch.delenv("MLFLOW_TRACKING_TOKEN")
+        _download(_artifacts(address), "downloaded.onnx", 2**16, tmp_path)
+        with responding(200, _offer(*[f"{address}/part"] * 2), []) as tracking:
+            _artifacts(tracking).log_artifact(str(in_parts))
+    assert received == [None, "Bearer t", None, None, None]
+
+
+@pytest.mark.usefixtures("netrc")
+def test_oci_registry_receives_no_credentials_of_netrc() -> None:
+    """Docker's configuration has those of registries."""
+    received: list[str | None] = []
+    with responding(404, b"", received) as address:
+        url = location(f"oci://{address.removeprefix('http://')}/m:1")
+        assert isinstance(url, RepositoryUrl)
+        with Registry(reference(url)) as registry:
+            assert registry.digest() is None
+    assert set(received) == {None}

@@ -9,9 +9,10 @@ import logging
 import os
 import warnings
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
-from repogen.responses import limited_adapter, require_size
+from repogen.responses import ResponseError, limited_adapter, require_size, without_netrc
 
 _DEFAULTS = {
     # A rejected call fails after about 3 s, one without a response after about 2 minutes; MLflow's own limits are four
@@ -41,6 +42,7 @@ silence_logs()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations between mlflow and its own requirements
     import mlflow
+    from mlflow import environment_variables as variables
     from mlflow.entities import (
         Dataset,
         DatasetInput,
@@ -55,6 +57,7 @@ with warnings.catch_warnings():
     from mlflow.entities.model_registry import ModelVersion, RegisteredModel
     from mlflow.exceptions import MlflowException
     from mlflow.models import Model, ModelSignature
+    from mlflow.store.artifact import http_artifact_repo
     from mlflow.store.artifact.artifact_repository_registry import (
         _artifact_repository_registry as artifact_stores,
     )
@@ -77,6 +80,46 @@ def _limit_responses() -> None:
     request_utils._cached_get_request_session.cache_clear()  # noqa: SLF001 - sessions with the other adapter
 
 
+def _ignore_netrc() -> None:
+    """Send no credentials of ``~/.netrc``: MLflow has its own, which they would replace."""
+    get_session: Any = request_utils._get_request_session  # noqa: SLF001 - every request calls it
+
+    @wraps(get_session)
+    def session_without_netrc(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - of MLflow
+        return without_netrc(get_session(*args, **options))
+
+    setattr(request_utils, get_session.__name__, session_without_netrc)
+
+
+def _limit_uploaded_parts() -> None:
+    """Limit the upload of large files in parts, to URLs that a server names: MLflow sends them without a timeout."""
+    create: Any = HttpArtifactRepository.create_multipart_upload
+    send: Any = request_utils.cloud_storage_http_request
+    settings: Any = variables
+
+    def put(url: str, **options: Any) -> Any:  # noqa: ANN401 - of requests
+        return send(
+            "put",
+            url,
+            max_retries=settings.MLFLOW_HTTP_REQUEST_MAX_RETRIES.get(),
+            backoff_factor=settings.MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR.get(),
+            respect_retry_after_header=False,
+            timeout=settings.MLFLOW_HTTP_REQUEST_TIMEOUT.get(),
+            **options,
+        )
+
+    @wraps(create)
+    def create_with_every_part(self: Any, local_file: Any, num_parts: int = 1, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - of MLflow
+        upload = create(self, local_file, num_parts, *args, **options)
+        if len(upload.credentials) != num_parts:
+            raise ResponseError(f"the server expects {len(upload.credentials)} parts of a file that has {num_parts}")
+        return upload
+
+    # the module uses only this function of requests
+    setattr(http_artifact_repo, "requests", SimpleNamespace(put=put))  # noqa: B010 - not an export for mypy
+    setattr(HttpArtifactRepository, create.__name__, create_with_every_part)
+
+
 def _limit_parts() -> None:
     """Limit files that MLflow 3.11 and later download in parts, from a URL and with a size that a server names."""
     download: Any = getattr(HttpArtifactRepository, "_multipart_download", None)
@@ -92,7 +135,9 @@ def _limit_parts() -> None:
 
 
 _limit_responses()
+_ignore_netrc()
 _limit_parts()
+_limit_uploaded_parts()
 
 __all__ = [
     "Dataset",

@@ -37,6 +37,7 @@ def fake_program(directory: Path, script: str) -> LoadTarget:
     binary.parent.mkdir(parents=True)
     binary.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     binary.chmod(0o755)
+    (directory / "pa" / "inputs.json").touch()
     return target(directory / "pa")
 
 
@@ -155,3 +156,23 @@ def test_unreachable_variants_have_a_reason(tmp_path: Path) -> None:
 
     assert [bool(local.unmeasured(variant)) for variant in variants] == [False, False, False]
     assert [bool(container.unmeasured(variant)) for variant in variants] == [False, True, True]
+
+
+def test_memory_is_limited(tmp_path: Path) -> None:
+    """A server could respond with 2 GiB to every concurrent request; the limit is for private memory."""
+    fake = fake_program(tmp_path, "ulimit -d; kill -ABRT $$")
+    fake.data.write_bytes(b"x" * 60)
+    load = Load("grpc", 8, 4, 0.3)
+    assert module.memory_limit(fake, load) == 4 * 2**30 + 4 * (2**26 + 8 * 8 * 100)
+    with pytest.raises(BenchError, match=r"perf_analyzer crashed \(SIGABRT\)") as caught:
+        measure(fake, load)
+    assert caught.value.details.split()[0] == str(module.memory_limit(fake, load) // 1024)
+    assert "larger responses" in caught.value.hint
+
+
+@pytest.mark.parametrize("output", ["printf 'error: caf\\351\\n'", "head -c 20000000 /dev/zero; echo"])
+def test_output_of_any_bytes_and_size(tmp_path: Path, output: str) -> None:
+    """It contains messages of the server."""
+    fake = fake_program(tmp_path, output)
+    with pytest.raises(BenchError, match=r"perf_analyzer failed: (error: caf\ufffd|it printed no error)"):
+        measure(fake, Load("grpc", 1, 1, 0.3))

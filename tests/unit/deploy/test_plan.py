@@ -69,6 +69,7 @@ def test_models_of_others_are_not_deployed_unless_named(repository: Path) -> Non
         ("alone/config.pbtxt", b"nmae: 1", ConfigError, r"alone/config\.pbtxt:1:1"),
         ("alone/config.pbtxt", b'backend: "onnxruntime" version_policy { specific { } }', ConfigError, "selects none"),
         ("alone/2/libtriton_onnxruntime.so", b"", SmokeError, "libtriton_onnxruntime.so"),
+        ("alone/config.pbtxt", b'backend: "pytorch"', SmokeError, "'pytorch' may run code .* builds no such models"),
         (
             "step/config.pbtxt",
             b'ensemble_scheduling { step { model_name: "b_pipe" } }',

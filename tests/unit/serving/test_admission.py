@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import onnx
 import pytest
 
-from repogen.api.check import check
+from repogen.api.check import check, check_report
+from repogen.check.checker import Selection
 from repogen.errors import ConfigError
-from repogen.serving.admission import read_refusals, require_admitted
+from repogen.serving.admission import read_refusals, require_admitted, unexamined_code
+from repogen.targets import DEFAULT_RELEASE
+from repogen.triton_config.text.parse import parse
 from tests.support import graphs
 
 if TYPE_CHECKING:
@@ -325,3 +328,37 @@ def test_version_is_not_moved_next_to_code(tmp_path: Path) -> None:
     published = model(tmp_path / "repository", ONNX, "m", "1/libtriton_onnxruntime.so")
     with pytest.raises(ConfigError, match=r"m/1/libtriton_onnxruntime\.so is a file that Triton would run as code"):
         require_admitted(staged, ONNX, published)
+
+
+CODE = [
+    ('backend: "python"', (), "Triton runs its model.py"),
+    ("", ("1/model.py",), "Triton runs its model.py"),
+    ('backend: "pytorch"', (), "Triton's backend 'pytorch' may run code in its files"),
+    ('platform: "pytorch_libtorch"', (), "Triton's backend 'pytorch_libtorch' may run code in its files"),
+    ('backend: "tensorrt"', (), "Triton's backend 'tensorrt' may run code in its files"),
+    ('backend: "dali"', (), "Triton's backend 'dali' may run code in its files"),
+    ('backend: "own"', (), "Triton's backend 'own' may run code in its files"),
+    ("", ("1/model.pt",), "Triton loads its model.onnx, model.pt"),
+    ("", ("7/model.savedmodel/saved_model.pb",), "Triton loads its model.onnx, model.savedmodel"),
+    ('default_model_filename: "a.plan"', (), "Triton loads its a.plan"),
+    ("", (), ""),
+    ('default_model_filename: "a.onnx"', ("1/model.pt",), ""),
+    (ONNX, ("1/model.pt", "1/model.py"), ""),
+    ('platform: "onnxruntime_onnx"', ("1/model.py",), ""),
+    ('platform: "ensemble"', (), ""),
+    ("ensemble_scheduling { step { model_name: 'a' } }", (), ""),
+]
+
+
+@pytest.mark.parametrize(("config", "files", "code"), CODE)
+def test_code_that_is_not_examined(tmp_path: Path, config: str, files: tuple[str, ...], code: str) -> None:
+    """`check` reports it, without a finding; repogen publishes no model of another backend."""
+    directory = model(tmp_path, config, "m", *files)
+    assert unexamined_code(directory, parse(config, "m")) == code
+    report = check_report([tmp_path], DEFAULT_RELEASE, Selection())
+    assert report.unexamined == ((f"m: {code}",) if code else ())
+    if code and "model.py" not in code:
+        with pytest.raises(ConfigError, match="and repogen builds no such models"):
+            require_admitted(directory, config)
+    else:
+        require_admitted(directory, config)

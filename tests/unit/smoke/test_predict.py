@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from repogen.artifacts.tensors import Dim, Signature, TensorSpec
+from repogen.smoke.inference import WireTensor
 from repogen.smoke.predict import Address, predictor
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
     from repogen.artifacts.tensors import Arrays
-    from repogen.smoke.inference import Counts, ModelMetadata, SequencePosition, WireTensor
+    from repogen.smoke.inference import Counts, ModelMetadata, SequencePosition
     from repogen.validate.predict import Predict
 
 
@@ -26,6 +27,7 @@ class Doubling:
     def __init__(self) -> None:
         """Start without requests."""
         self.shapes: list[tuple[int, ...]] = []
+        self.limits: list[int] = []
 
     def infer(
         self,
@@ -36,7 +38,9 @@ class Doubling:
         max_bytes: int | None = None,
     ) -> Arrays:
         """Double ``x``; outside of a sequence."""
-        assert (position, max_bytes) == (None, None)
+        assert position is None
+        assert max_bytes is not None
+        self.limits.append(max_bytes)
         assert (model, version) == ("served", 1)
         array = inputs[0].array
         self.shapes.append(array.shape)
@@ -127,3 +131,19 @@ def test_wrong_inputs_are_named(inputs: Arrays, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         doubling(client, "batch", 2, batch=8)(inputs)
     assert client.shapes == []
+
+
+@pytest.mark.parametrize(
+    ("golden", "rows", "expected"),
+    [
+        ((4, 100), 3, 2**28),
+        ((8, 2**28), 3, 2 * 3 * 2**28),
+        ((4, 2**24), 3, 2 * 3 * 2**24 * 2**2),
+        ((1, 2**28), 3, 2**31 - 1),
+        ((0, 0), 0, 2**28),
+    ],
+)
+def test_limit_of_a_response(golden: tuple[int, int], rows: int, expected: int) -> None:
+    """256 MiB, or twice the golden outputs, which grow with the square of a row's inputs."""
+    address = Address("127.0.0.1:1", "served", 1, 8, Signature((), ()), golden_bytes=golden)
+    assert address.response_limit([WireTensor("x", "FP32", np.zeros((rows, 2), np.float32))]) == expected

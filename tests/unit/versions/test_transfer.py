@@ -134,6 +134,13 @@ SPOILS: list[tuple[str, Callable[[Path], object], str]] = [
     ("listed twice", lambda version: _list_file(version, "model.onnx"), "publish.altered-source"),
     ("other config", lambda version: _config(version, 'name: "m" max_batch_size: -3'), "publish.unservable"),
     (
+        "another backend",
+        lambda version: _config(
+            version, (version / "config.pbtxt").read_text().replace('"onnxruntime"', '"pytorch"') + "# another\n"
+        ),
+        "publish.refused",
+    ),
+    (
         "code",
         lambda version: _config(
             version, (version / "config.pbtxt").read_text() + 'model_operations { op_library_filename: "evil.so" }\n'

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +19,10 @@ from repogen.errors import ParityError
 from repogen.onnx_graph.written_shapes import with_output_shapes
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
 from repogen.targets import newest_target, targets
+from repogen.worker import target_runtime as target_runtime_module
 from repogen.worker.target_runtime import TargetRuntime, target_runtime
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from repogen.artifacts.tensors import Array
 
 TARGET = targets()["24.10"]
@@ -158,3 +160,32 @@ def test_graphs_share_a_process_that_ends_with_the_block(tmp_path: Path, monkeyp
         (process,) = started
         assert process.poll() is None
     assert process.poll() is not None
+
+
+NOISY = """\
+import os
+os.write(1, b"caf\\xe9 {\\n")
+def disable_telemetry_events(): pass
+class SessionOptions:
+    def add_session_config_entry(self, *_): pass
+class InferenceSession:
+    def __init__(self, *_, **__): print("noise")
+    def get_outputs(self): return []
+"""
+
+
+def test_what_native_code_prints_is_not_an_event(tmp_path: Path) -> None:
+    """The process reports its events on a copy of its standard output."""
+    for name, text in {"onnxruntime": NOISY, "numpy": "", "session": "run = None"}.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    environment = {"site": str(tmp_path), "session": str(tmp_path / "session.py"), "threads": 1}
+    job = {"model": "", "golden": "", "results": "", "cases": []}
+    script = Path(target_runtime_module.__file__).with_name("target_session.py")
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", script],
+        input=f"{json.dumps(environment)}\n{json.dumps(job)}\n".encode(),
+        capture_output=True,
+        check=True,
+    )
+    assert [json.loads(line) for line in run.stdout.splitlines()] == [{"shapes": {}}, {"done": True}]
+    assert b"noise" in run.stderr

@@ -15,8 +15,7 @@ from repogen.registry.mlflow.entries import CONTENT, STATE
 from repogen.registry.mlflow.library import get_artifact_repository
 from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.runs import MlflowTracker
-
-from .test_preflight import responding
+from tests.support.responding import responding
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,10 +21,10 @@ from repogen.registry.mlflow.library import get_artifact_repository
 from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.uri import is_pinned
 from repogen.responses import ResponseError
+from tests.support.responding import responding
 
 from .conftest import Stage, built, report
 from .test_artifact_servers import registered as registered_at
-from .test_preflight import responding
 
 if TYPE_CHECKING:
     from repogen.registry.mlflow.client import Connection

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,40 +11,10 @@ import pytest
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import TrackingError
 from repogen.registry.mlflow.preflight import preflight
+from tests.support.responding import responding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@contextmanager
-def responding(
-    status: int, body: bytes, authorizations: list[str | None], location: str | None = None
-) -> Iterator[str]:
-    """Run an HTTP server that sends one response to all requests, and collect their ``Authorization`` headers."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            authorizations.append(self.headers["Authorization"])
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            if location is not None:
-                self.send_header("Location", location)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def at(uri: str, root: Path) -> Tracking:
