@@ -1,4 +1,4 @@
-"""``repogen.tune``: the Triton settings that make a published model fastest on this machine."""
+"""``repogen.tune``: the Triton settings and the passes that make a published model fastest on this machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.tune import PARAMETERS
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, SpecError
 from repogen.files.url import location
 from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
 from repogen.spec.load import load_spec, read_spec
 from repogen.spec.models import Spec
+from repogen.spec.problems import suggestion
 from repogen.stores.open import run
 from repogen.stores.selection import served
 
@@ -42,6 +44,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     concurrency: int | None = None,
     rounds: int = 5,
     seconds: float = 1.0,
+    exclude: Sequence[str] = (),
     write: bool = False,
     restart: bool = False,
     server: str = "embedded",
@@ -56,6 +59,9 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     that of the spec and with Triton's auto-completed config. Trials are stored in the user's cache, so the
     same call continues a search that was interrupted.
 
+    Before the trials, the model is built with other optimization passes. What has parity, or, for lossy passes, quality
+    within the budget of the spec, is a value of the parameter ``passes``.
+
     Example::
 
         report = repogen.tune("digits", objective="throughput", constraints=["p99 < 20ms"], budget="10m")
@@ -67,12 +73,14 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         repository: The repository, instead of the spec's.
         objective: ``throughput`` for the most rows per second, ``latency`` for the lowest median latency.
         constraints: Limits such as ``p99 < 20ms``, ``throughput > 500`` or ``memory < 2GB``.
-        budget: Time for the trials, in seconds or as text such as ``10m``. The comparison comes after them.
+        budget: Time for the builds with other passes, at most half of it, and for the trials, in seconds or as text
+            such as ``10m``. The comparison comes after them.
         trials: Number of trials, those of an earlier run included.
         batch: Rows of each request.
         concurrency: Number of concurrent requests; 16 for throughput and 1 for latency by default.
         rounds: Rounds of the comparison.
         seconds: Duration of each of its measurements; those of a trial are shorter.
+        exclude: Parameters that stay as they are in the spec, such as ``passes``.
         write: Write the chosen settings into the spec, if they are better than its own by more than the noise.
         restart: Discard the trials of an earlier run.
         server: ``embedded``, ``docker`` or a plug-in's.
@@ -91,7 +99,8 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         repogen.errors.TrackingError: The tracking server cannot be reached.
     """
     _require_installed()
-    from repogen.tune.constraints import parse_constraints, parse_duration  # noqa: PLC0415 - not for --help
+    from repogen.build.variant import VariantBuilder  # noqa: PLC0415 - not for --help
+    from repogen.tune.constraints import parse_constraints, parse_duration  # noqa: PLC0415 - the same
     from repogen.tune.triton import LoadShape  # noqa: PLC0415 - imports gRPC
     from repogen.tune.tune import TuneRequest  # noqa: PLC0415 - imports Optuna
     from repogen.tune.tune import tune as search  # noqa: PLC0415 - the same
@@ -102,6 +111,11 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     if min(trials, batch, requests, rounds) < 1 or seconds <= 0:
         message = "trials, batch, concurrency, rounds and seconds must be positive numbers"
         raise SpecError(message, code="tune.number")
+    if unknown := [name for name in exclude if name not in PARAMETERS]:
+        hint = f"the parameters are {', '.join(PARAMETERS)}"
+        raise SpecError(
+            f"{unknown[0]!r} is not a parameter", suggestion(unknown, PARAMETERS, hint), code="tune.exclude"
+        )
     limits = parse_constraints(constraints)
     duration = parse_duration(str(budget))
     loaded, content = _with_content(spec)
@@ -119,6 +133,8 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         write=write,
         restart=restart,
         tracker=_tracker(loaded, tracking_uri) if track else None,
+        exclude=tuple(exclude),
+        builder=VariantBuilder(loaded, model, tracking_uri),
     )
     events = progress or Silent()
     return run(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - pydantic decodes by these annotations
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from repogen.artifacts.bench import Estimate, Machine, Sample  # noqa: TC001 - the same
+from repogen.artifacts.built_model import Lossy  # noqa: TC001 - the same
 from repogen.errors import ErrorRecord, ExitCode
 
 Objective: TypeAlias = Literal["throughput", "latency"]
@@ -18,6 +19,20 @@ Settings: TypeAlias = dict[str, Choice]
 """The value of each tuned parameter; parameters that have no effect on each other's choice are left out."""
 Baseline: TypeAlias = Literal["tuned", "spec", "auto"]
 """A config in the final comparison: the chosen one, the spec's, and Triton's auto-completed one."""
+PARAMETERS: Final = (
+    "passes",
+    "max_batch_size",
+    "dynamic_batching",
+    "preferred_batch_size",
+    "max_queue_delay_microseconds",
+    "instance_count",
+    "instance_kind",
+    "intra_op_thread_count",
+    "inter_op_thread_count",
+    "execution_mode",
+    "graph_level",
+)
+"""All parameters; those that apply to a model are searched."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,45 @@ class Constraint:
         value = figures.memory_bytes if self.metric == "memory" else getattr(figures, self.metric)
         ratio = float(value) / self.limit
         return 1.0 - ratio if self.metric == "throughput" else ratio - 1.0
+
+
+@dataclass(frozen=True)
+class PassCandidate:
+    """One value of the parameter ``passes``: the graph that a list of optimization passes gives.
+
+    Attributes:
+        name: The value: ``spec`` for the published graph, ``none`` for a graph without passes, otherwise the names of
+            the passes, joined by ``+``.
+        passes: Names of the passes, in order.
+        reason: Why it cannot be chosen; empty if it can.
+        sha256: Digest of the graph; empty without one.
+        nodes: Number of nodes of the graph.
+        parity_cases: Number of comparisons with the original model.
+        max_abs_diff: Largest absolute difference from the original model's outputs.
+        lossy: The lossy passes, and the quality that was measured; None if there are none.
+        seconds: Duration of the build.
+    """
+
+    name: str
+    passes: tuple[str, ...]
+    reason: str = ""
+    sha256: str = ""
+    nodes: int = 0
+    parity_cases: int = 0
+    max_abs_diff: float = 0.0
+    lossy: Lossy | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Return what was measured of the outputs, or why it cannot be chosen.
+
+        >>> str(PassCandidate("onnxsim", ("onnxsim",), parity_cases=12, max_abs_diff=1.19e-07))
+        'parity in 12 cases, largest difference 1.2e-07'
+        """
+        if self.reason:
+            return f"not a candidate: {self.reason}"
+        measured = f"in {self.parity_cases} cases, largest difference {self.max_abs_diff:.2g}"
+        return f"parity {measured}" if self.lossy is None else f"{self.lossy}; {measured}"
 
 
 class TrialState(StrEnum):
@@ -154,6 +208,7 @@ class TuneReport:
         batch: Rows of each request; 0 for a model that does not batch.
         concurrency: Number of requests at a time.
         space: The values of each parameter that were searched.
+        passes: The optimization passes that were considered, those of the spec first; empty if they were not searched.
         trials: The trials, in order; those of an earlier, interrupted run included.
         resumed: Number of trials that an earlier run made.
         pareto: Numbers of the feasible trials that no other one beats in throughput, p99 and memory at once.
@@ -178,6 +233,7 @@ class TuneReport:
     batch: int
     concurrency: int
     space: dict[str, tuple[Choice, ...]]
+    passes: tuple[PassCandidate, ...] = ()
     trials: tuple[Trial, ...] = ()
     resumed: int = 0
     pareto: tuple[int, ...] = ()

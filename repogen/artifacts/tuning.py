@@ -37,6 +37,32 @@ class TrialRecord:
 
 
 @dataclass(frozen=True)
+class LossyRecord:
+    """The lossy passes and their quality, in one line."""
+
+    summary: str
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """A list of optimization passes that was considered.
+
+    Attributes:
+        name: Value of the parameter ``passes``.
+        reason: Why it could not be chosen; None if it could.
+        nodes: Number of nodes of the graph; None without one.
+        max_abs_diff: Largest absolute difference from the original model; None without a graph.
+        lossy: The lossy passes; None if there are none.
+    """
+
+    name: str
+    reason: str | None = None
+    nodes: int | None = None
+    max_abs_diff: float | None = None
+    lossy: LossyRecord | None = None
+
+
+@dataclass(frozen=True)
 class ComparedConfig:
     """One config of the final comparison, with the factor by which the chosen one is better."""
 
@@ -58,6 +84,7 @@ class TuningRecord:
         batch: Rows of each request; 0 for a model that does not batch.
         concurrency: Number of requests at a time.
         constraints: The constraints.
+        passes: The optimization passes that were considered.
         trials: The trials.
         pareto: Numbers of the trials on the Pareto front.
         chosen: Number of the chosen trial; None if there is none.
@@ -72,6 +99,7 @@ class TuningRecord:
     batch: int
     concurrency: int
     constraints: tuple[str, ...] = ()
+    passes: tuple[PassRecord, ...] = ()
     trials: tuple[TrialRecord, ...] = ()
     pareto: tuple[int, ...] = ()
     chosen: int | None = None

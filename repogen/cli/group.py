@@ -105,7 +105,7 @@ _COMMANDS = {
     "sign": ("repogen.cli.repository", "Sign a published version."),
     "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
-    "tune": ("repogen.cli.tune", "Search for the Triton settings that make MODEL fastest."),
+    "tune": ("repogen.cli.tune", "Search for the settings and passes that make MODEL fastest."),
     "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),
     "versions": ("repogen.cli.repository", "List the versions of a repository, and which are served."),
     "view": ("repogen.cli.report", "Show the published graph of a model in Netron until Ctrl-C."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from repogen.api import tune as api
+from repogen.artifacts.tune import PARAMETERS
 from repogen.cli.completion import server_names, spec_models
 from repogen.cli.group import (
     FILE,
@@ -45,7 +46,13 @@ if TYPE_CHECKING:
     metavar="LIMIT",
     help='Limit to meet: "p99 < 20ms" (also p50, p95), "throughput > 500", "memory < 2GB"; repeatable.',
 )
-@click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Time for the trials: 90s, 10m, 1h.")
+@click.option(
+    "--budget",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="Time for builds with other optimization passes (at most half) and for the trials: 90s, 10m, 1h.",
+)
 @click.option(
     "--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of trials."
 )
@@ -62,6 +69,13 @@ if TYPE_CHECKING:
     default=1.0,
     show_default=True,
     help="Duration of each measurement in the comparison.",
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    type=click.Choice(PARAMETERS),
+    metavar="PARAMETER",
+    help="Parameter that stays as in the spec, such as passes or instance_count; repeatable.",
 )
 @click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
 @click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
@@ -90,6 +104,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     concurrency: int | None,
     rounds: int,
     seconds: float,
+    exclude: tuple[str, ...],
     write: bool,
     restart: bool,
     spec: Path,
@@ -100,11 +115,12 @@ def tune(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Search for the Triton settings that make MODEL fastest.
+    """Search for the settings and passes that make MODEL fastest.
 
-    In each trial, serves the published version with other settings and measures it with NVIDIA's perf_analyzer. The
-    chosen config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C reports the best config
-    so far; the same command then continues the search.
+    First builds the model with other optimization passes, without publishing it. In each trial, serves the published
+    version or one of these builds with other Triton settings, and measures it with NVIDIA's perf_analyzer. The chosen
+    config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C reports the best config so far;
+    the same command then continues the search.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:
@@ -120,6 +136,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
                 concurrency=concurrency,
                 rounds=rounds,
                 seconds=seconds,
+                exclude=exclude,
                 write=write,
                 restart=restart,
                 server=server,

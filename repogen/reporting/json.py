@@ -21,7 +21,7 @@ from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
 from repogen.artifacts.transfer import TransferReport
-from repogen.artifacts.tune import Trial, TuneReport
+from repogen.artifacts.tune import PassCandidate, Trial, TuneReport
 from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.files.url import relative_text
@@ -183,6 +183,7 @@ def _(report: TuneReport) -> dict[str, object]:
         "batch": report.batch,
         "concurrency": report.concurrency,
         "space": {name: list(values) for name, values in report.space.items()},
+        "passes": [as_dict(candidate) for candidate in report.passes],
         "trials": [as_dict(trial) for trial in report.trials],
         "resumed": report.resumed,
         "pareto": list(report.pareto),
@@ -198,6 +199,21 @@ def _(report: TuneReport) -> dict[str, object]:
         "notes": list(report.notes),
         "files": [str(path) for path in report.files],
         "error": None if report.error is None else as_dict(report.error),
+    }
+
+
+@as_dict.register
+def _(candidate: PassCandidate) -> dict[str, object]:
+    return {
+        "name": candidate.name,
+        "passes": list(candidate.passes),
+        "reason": candidate.reason or None,
+        "sha256": candidate.sha256 or None,
+        "nodes": candidate.nodes or None,
+        "parity_cases": candidate.parity_cases,
+        "max_abs_diff": candidate.max_abs_diff if candidate.sha256 and math.isfinite(candidate.max_abs_diff) else None,
+        "lossy": None if candidate.lossy is None else _lossy(candidate.lossy),
+        "seconds": candidate.seconds,
     }
 
 

@@ -794,6 +794,30 @@ class FiguresDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class PassCandidateDocument(TypedDict):
+    """One value of the parameter `passes`: the graph that a list of optimization passes gives."""
+
+    name: str
+    """The value: `spec` for the published graph, `none` for no passes, otherwise their names joined by `+`"""
+    passes: list[str]
+    """Names of the passes"""
+    reason: str | None
+    """Why it cannot be chosen; null if it can"""
+    sha256: str | None
+    """Digest of the graph; null if it cannot be chosen"""
+    nodes: int | None
+    """Number of nodes of the graph; null if it cannot be chosen"""
+    parity_cases: int
+    """Number of comparisons with the original model"""
+    max_abs_diff: float | None
+    """Largest absolute difference from the original's outputs; null if it is infinite, or if it cannot be chosen"""
+    lossy: LossyDocument | None
+    """Lossy passes that were applied, and their quality; null if there are none"""
+    seconds: float
+    """Duration of the build"""
+
+
+@with_config(_STRICT)
 class TrialDocument(TypedDict):
     """One config that was tried."""
 
@@ -861,6 +885,8 @@ class TuneDocument(TypedDict):
     """Number of concurrent requests"""
     space: dict[str, list[int | str]]
     """Values of each parameter that were searched"""
+    passes: list[PassCandidateDocument]
+    """Optimization passes that were considered, those of the spec first; empty if they were not searched"""
     trials: list[TrialDocument]
     """Trials in order, including those of an earlier run"""
     resumed: int

@@ -19,8 +19,8 @@ _NAMES = {"tuned": "tuned", "spec": "original spec", "auto": "Triton's auto-comp
 
 
 def tune_text(report: TuneReport, *, debug: bool) -> str:
-    """Return the Pareto front, the comparison, the change of the spec, notes, and the error last."""
-    parts = [_title(report), *_front(report), *_comparison(report), *_change(report)]
+    """Return the passes, the Pareto front, the comparison, the change of the spec, notes, and the error last."""
+    parts = [_title(report), *_passes(report), *_front(report), *_comparison(report), *_change(report)]
     if report.notes:
         parts.append(notes_section(report.notes))
     if report.files:
@@ -56,6 +56,13 @@ def _title(report: TuneReport) -> str:
         f"objective: {report.objective}{limits}; {load}{rows}\n"
         f"trials: {len(report.trials)} ({ended})"
     )
+
+
+def _passes(report: TuneReport) -> Iterator[str]:
+    if not report.passes:
+        return
+    rows = [(each.name, f"{each.nodes:,}" if each.nodes else "-", str(each)) for each in report.passes]
+    yield f"optimization passes\n{table(('passes', 'nodes', 'outputs'), rows)}"
 
 
 def _front(report: TuneReport) -> Iterator[str]:

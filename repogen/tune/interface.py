@@ -1,4 +1,4 @@
-"""What the search needs from a server: a ``TestBed``, which a test can replace with a function of the settings."""
+"""What the search needs: a ``TestBed``, which a test can replace with a function of the settings, and a builder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.report import ModelReport
     from repogen.artifacts.tune import Figures, Settings
+    from repogen.spec.models import PassSpec
 
 
 class Candidate(Protocol):
@@ -29,4 +33,24 @@ class TestBed(Protocol):
 
         Raises:
             RepogenError: The settings cannot be rendered or served, or the outputs are wrong.
+        """
+
+
+class PassBuilder(Protocol):
+    """Builds the model with other optimization passes, by the code that ``repogen build`` uses."""
+
+    def outdated(self, repository: Path, version: int) -> str:
+        """Return why the graph of a version is not the one that a build would publish now; empty if it is.
+
+        Raises:
+            RepogenError: It cannot be compared.
+        """
+
+    def build(self, passes: tuple[PassSpec, ...], repository: Path, progress: Progress) -> ModelReport:
+        """Export and verify the model with these passes, and publish it to a new repository, without a smoke test.
+
+        A failure of the model is in the report.
+
+        Raises:
+            RepogenError: No model can be built here.
         """

@@ -22,10 +22,11 @@ from repogen.triton_config.sections.model import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from repogen.artifacts.tune import Choice, Settings
 
+PASSES = "passes"
 BATCH = "max_batch_size"
 BATCHING = "dynamic_batching"
 PREFERRED = "preferred_batch_size"
@@ -36,6 +37,9 @@ INTRA = "intra_op_thread_count"
 INTER = "inter_op_thread_count"
 MODE = "execution_mode"
 LEVEL = "graph_level"
+
+SPEC = "spec"
+"""Value of ``passes`` for those of the spec, which is the published graph."""
 
 _CPU, _GPU = "KIND_CPU", "KIND_GPU"
 _ON, _OFF = "on", "off"
@@ -65,6 +69,7 @@ class TunableModel:
         has_gpu: Whether the server can run instances on a GPU.
         gpu_default: Whether the model runs on GPUs if the spec has no instance_group.
         batch: Rows of each request, the smallest batch size.
+        passes: The values of ``passes`` besides ``spec``.
     """
 
     triton: TritonSpec
@@ -74,6 +79,7 @@ class TunableModel:
     has_gpu: bool = False
     gpu_default: bool = False
     batch: int = 1
+    passes: tuple[str, ...] = ()
 
     @property
     def batches(self) -> bool:
@@ -131,14 +137,26 @@ def key_of(settings: Mapping[str, Choice]) -> tuple[tuple[str, Choice], ...]:
     return tuple(sorted(settings.items()))
 
 
-def space_of(model: TunableModel) -> Space:
-    """Return the parameters that apply to a model; the spec's own values are among their values."""
+def space_of(model: TunableModel, exclude: Collection[str] = ()) -> Space:
+    """Return the parameters that apply to a model; the spec's own values are among their values.
+
+    Args:
+        model: The model.
+        exclude: Parameters that stay as they are in the spec, and with them those that have no effect then.
+    """
     current = current_settings(model)
-    choices = {**_batching_choices(model), **_instance_choices(model), **(_graph_choices(model))}
+    choices = {
+        PASSES: (SPEC, *model.passes),
+        **_batching_choices(model),
+        **_instance_choices(model),
+        **_graph_choices(model),
+    }
     complete = {name: tuple(dict.fromkeys((*values, current[name]))) for name, values in choices.items()}
     if BATCH in complete:
         complete[BATCH] = tuple(sorted(complete[BATCH], key=int))
-    return Space({name: values for name, values in complete.items() if len(values) > 1})
+    ineffective = {name for name, (other, value) in _CONDITIONS.items() if other in exclude and current[other] != value}
+    left_out = {*exclude, *ineffective}
+    return Space({name: values for name, values in complete.items() if len(values) > 1 and name not in left_out})
 
 
 def current_settings(model: TunableModel) -> Settings:
@@ -148,6 +166,7 @@ def current_settings(model: TunableModel) -> Settings:
     batching = triton.dynamic_batching
     optimization = triton.optimization or OptimizationSpec()
     return {
+        PASSES: SPEC,
         BATCH: largest,
         BATCHING: _OFF if batching is None else _ON,
         PREFERRED: "none" if batching is None else _preferred_name(batching.preferred_batch_size, largest),
@@ -166,7 +185,14 @@ def automatic_settings(model: TunableModel) -> Settings:
     """
     defaults: Settings = {BATCH: min(4, max(model.max_batch_size, 1)), BATCHING: _ON, PREFERRED: "none", DELAY: 0}
     kind = _GPU if model.has_gpu and model.is_graph else _CPU
-    return {**defaults, COUNT: 1 if model.has_gpu else 2, KIND: kind, **dict.fromkeys(_PARAMETERS, 0), LEVEL: 0}
+    return {
+        PASSES: SPEC,
+        **defaults,
+        COUNT: 1 if model.has_gpu else 2,
+        KIND: kind,
+        **dict.fromkeys(_PARAMETERS, 0),
+        LEVEL: 0,
+    }
 
 
 def common_settings(model: TunableModel) -> tuple[Settings, ...]:
@@ -178,7 +204,10 @@ def common_settings(model: TunableModel) -> tuple[Settings, ...]:
 
 
 def with_settings(model: TunableModel, settings: Mapping[str, Choice]) -> TritonSpec:
-    """Return the spec's section with other settings; what they do not change stays as it is."""
+    """Return the spec's section with other settings; what they do not change stays as it is.
+
+    ``passes`` is not part of the section.
+    """
     before = current_settings(model)
     changed = {name for name, value in settings.items() if before[name] != value}
     values = {**before, **settings}

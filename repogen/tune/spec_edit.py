@@ -1,4 +1,4 @@
-"""Writes a ``triton:`` section into the text of a spec; comments, order and quotes stay."""
+"""Writes ``triton:`` and ``optimize:`` of a model into the text of a spec; comments, order and quotes stay."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from ruamel.yaml.error import YAMLError
 from repogen.errors import RepogenError, SpecError
 from repogen.files import read_bytes
 from repogen.spec.load import MAX_BYTES, load_spec
+from repogen.tune.passes_edit import OPTIMIZE, pass_nodes, same_entries, with_passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from repogen.spec.models import Spec
+    from repogen.spec.models import ModelSpec, Spec
     from repogen.triton_config.sections.base import KeyPath
     from repogen.triton_config.sections.model import TritonSpec
 
@@ -81,14 +82,14 @@ class SpecEdit:
             ) from error
 
 
-def edit_spec(spec: Spec, content: bytes, name: str, triton: TritonSpec) -> SpecEdit:
-    """Return the change that gives a model another ``triton:`` section.
+def edit_spec(spec: Spec, content: bytes, name: str, changed: ModelSpec) -> SpecEdit:
+    """Return the change that gives a model another ``triton:`` section or other passes.
 
     Args:
         spec: The loaded spec.
         content: Bytes of its file.
         name: The model.
-        triton: The section.
+        changed: The model with another ``triton`` or ``optimize``.
 
     Raises:
         SpecError: The change cannot be written without changing something else, for example because two models share
@@ -96,13 +97,17 @@ def edit_spec(spec: Spec, content: bytes, name: str, triton: TritonSpec) -> Spec
     """
     text = content.removeprefix(_BOM).decode()
     prefix = _BOM if content.startswith(_BOM) else b""
-    for keep_layout, keep_removed in product((True, False), (False, True)):
+    unix = text.replace("\r\n", "\n")
+    texts = [unix]
+    if changed.optimize != spec.models[name].optimize:
+        texts.insert(0, with_passes(unix, name, pass_nodes(changed.passes)))
+    for start, keep_layout, keep_removed in product(dict.fromkeys(texts), (True, False), (False, True)):
         with suppress(RepogenError, YAMLError, KeyError, TypeError):
-            edited = _edited(text.replace("\r\n", "\n"), spec, name, triton, keep_removed=keep_removed)
+            edited = _edited(start, spec, name, changed, keep_removed=keep_removed)
             new = edited.with_layout if keep_layout else edited.dumped
             after = new.replace("\n", "\r\n") if "\r\n" in text else new
             edit = SpecEdit(spec.path, content, prefix + after.encode())
-            if _changes_only(spec, edit, name, triton):
+            if _changes_only(spec, edit, name, changed):
                 return edit
     raise SpecError(
         f"the settings can't be written into {spec.path.name} without changing other parts of it",
@@ -163,29 +168,34 @@ class _Edited:
         return "".join(lines)
 
 
-def _edited(text: str, spec: Spec, name: str, triton: TritonSpec, *, keep_removed: bool) -> _Edited:
-    """Return the text with the section.
+def _edited(text: str, spec: Spec, name: str, changed: ModelSpec, *, keep_removed: bool) -> _Edited:
+    """Return the text with the change.
 
     Args:
         text: The text of the spec.
         spec: The loaded spec.
         name: The model.
-        triton: The section.
+        changed: The model with the change.
         keep_removed: Write the default value of what the section no longer sets, because ``defaults`` sets it.
     """
     yaml = _yaml_like(text)
     normal, document = _dumped(yaml, yaml.load(text)), yaml.load(text)
-    model = document["models"][name]
-    if model.get("triton") is None:
+    model, original = document["models"][name], spec.models[name]
+    if changed.optimize != original.optimize:
+        nodes = pass_nodes(changed.passes)
+        if not same_entries(model.get(OPTIMIZE), nodes):
+            model[OPTIMIZE] = _flow(nodes)
+    before, after = _plain(original.triton), _plain(changed.triton)
+    explicit = changed.triton.model_dump(mode="json", by_alias=True)
+    edits = list(_edits(before, after, ()))
+    if edits and model.get("triton") is None:
         model["triton"] = CommentedMap()
-    before, after = _plain(spec.models[name].triton), _plain(triton)
-    explicit = triton.model_dump(mode="json", by_alias=True)
-    for path, value in _edits(before, after, ()):
+    for path, value in edits:
         if _GROUPS in path and model["triton"].get(_GROUPS) is None:  # lists of ``defaults`` are not merged
             model["triton"][_GROUPS] = _flow(after[_GROUPS])
         else:
             _apply(model["triton"], path, value, _value_at(explicit, path), keep_removed=keep_removed)
-    if model["triton"].get(_PARAMETERS) == {}:
+    if edits and model["triton"].get(_PARAMETERS) == {}:
         del model["triton"][_PARAMETERS]
     return _Edited(text, normal, _dumped(yaml, document))
 
@@ -248,8 +258,8 @@ def _value_at(values: Any, path: KeyPath) -> Any:  # noqa: ANN401 - JSON
     return values
 
 
-def _changes_only(spec: Spec, edit: SpecEdit, name: str, triton: TritonSpec) -> bool:
-    """Return whether the new text is the spec with this section.
+def _changes_only(spec: Spec, edit: SpecEdit, name: str, changed: ModelSpec) -> bool:
+    """Return whether the new text is the spec with this change.
 
     Raises:
         RepogenError: It is not a spec.
@@ -259,9 +269,9 @@ def _changes_only(spec: Spec, edit: SpecEdit, name: str, triton: TritonSpec) -> 
     # 0 is the default of the parameters that are tuned
     sections = [
         each.model_copy(update={"parameters": {key: value for key, value in each.parameters.items() if value != 0}})
-        for each in (loaded, triton)
+        for each in (loaded, changed.triton)
     ]
-    models = {**spec.models, name: spec.models[name].model_copy(update={"triton": loaded})}
+    models = {**spec.models, name: changed.model_copy(update={"triton": loaded})}
     without = {"models": {}, "locations": {}, "display_path": "", "notes": ()}
     same_file = replace(after, **without) == replace(spec, **without)  # type: ignore[arg-type] # fields of several types
     return same_file and after.models == models and _plain(sections[0]) == _plain(sections[1])

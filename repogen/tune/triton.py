@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from repogen.smoke.preparation import override_config
 from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.text.parse import parse, parse_file
-from repogen.tune.space import TunableModel, with_settings
+from repogen.tune.space import PASSES, TunableModel, with_settings
 from repogen.worker.template import render_template
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class TritonTestBed:
         shape: The requests.
         work_dir: Directory for temporary files.
         endpoint: Properties of the server; set by ``probe``.
+        graphs: The same model built with other optimization passes, by the value of ``passes``.
     """
 
     spec: Spec
@@ -115,6 +116,7 @@ class TritonTestBed:
     shape: LoadShape
     work_dir: Path
     endpoint: Endpoint | None = None
+    graphs: dict[str, TritonTestBed] = field(default_factory=dict)
 
     @property
     def version_dir(self) -> Path:
@@ -172,6 +174,7 @@ class TritonTestBed:
             self._has_gpu,
             self.spec.gpu,
             self.shape.batch,
+            tuple(self.graphs),
         )
         return TunableModel(self._model_spec.triton, *facts)
 
@@ -195,12 +198,23 @@ class TritonTestBed:
     @contextmanager
     def open(self, settings: Settings) -> Iterator[ServedCandidate]:
         """Serve the config with these settings while the block runs; see ``TestBed``."""
+        bed = self.graphs.get(str(settings.get(PASSES)), self)
         with (
-            serve_model(self.choice, self.directory, self.config(settings)) as served,
+            serve_model(self.choice, bed.directory, bed.config(settings)) as served,
             self._candidate(served) as candidate,
         ):
             candidate.measure(_WARM_UP_SECONDS)
             yield candidate
+
+    def add_graph(self, passes: str, directory: Path, version: int) -> None:
+        """Add the model built with other passes.
+
+        Args:
+            passes: The value of ``passes``.
+            directory: Its directory in another repository.
+            version: Its version.
+        """
+        self.graphs[passes] = replace(self, directory=directory, version=version, graphs={})
 
     @contextmanager
     def open_automatic(self) -> Iterator[ServedCandidate]:

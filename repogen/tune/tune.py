@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import time
 from collections.abc import Callable  # noqa: TC003 - a dataclass's field
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +20,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.tune import Settings, TuneReport
 from repogen.bench.machine import describe_machine
 from repogen.bench.server import ServerChoice
-from repogen.errors import BenchError, ErrorRecord, ExitCode, SpecError, TrackingError
+from repogen.errors import BenchError, ErrorRecord, ExitCode, RepogenError, SpecError, TrackingError
 from repogen.files import foreign_reason
 from repogen.files.temporary import temporary_directory
 from repogen.repository.filesystem import make_directory
@@ -31,9 +33,18 @@ from repogen.spec.problems import suggestion
 from repogen.targets import DEFAULT_RELEASE, target_of, targets
 from repogen.triton_config.text.parse import parse_file
 from repogen.tune.comparison import Comparison, compare, comparison_rows
+from repogen.tune.passes import PassBuilds, obstacle, pass_lists
 from repogen.tune.record import write_record
 from repogen.tune.search import Origin, Search, SearchPlan, middle, open_study, pareto_front
-from repogen.tune.space import automatic_settings, common_settings, current_settings, space_of, with_settings
+from repogen.tune.space import (
+    PASSES,
+    SPEC,
+    automatic_settings,
+    common_settings,
+    current_settings,
+    space_of,
+    with_settings,
+)
 from repogen.tune.spec_edit import edit_spec
 from repogen.tune.triton import LoadShape, TritonTestBed
 
@@ -44,9 +55,17 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.bench import Machine
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.tune import ComparisonRow, Constraint, Figures, Objective, Trial, TuneTracker
-    from repogen.spec.models import Spec
-    from repogen.tune.interface import Candidate
+    from repogen.artifacts.tune import (
+        ComparisonRow,
+        Constraint,
+        Figures,
+        Objective,
+        PassCandidate,
+        Trial,
+        TuneTracker,
+    )
+    from repogen.spec.models import PassSpec, Spec
+    from repogen.tune.interface import Candidate, PassBuilder
 
 _FINALISTS = 3
 _SELECTION_ROUNDS = 3
@@ -67,7 +86,7 @@ class TuneRequest:
         place: The repository as the report names it: the directory, or a URL.
         objective: What is optimized.
         constraints: Limits that a config must keep.
-        budget: Seconds for the trials; the comparison comes after them.
+        budget: Seconds for the builds with other passes and for the trials; the comparison comes after them.
         trials: Number of trials, those of an earlier run included.
         shape: The requests.
         rounds: Rounds of the comparison.
@@ -76,6 +95,8 @@ class TuneRequest:
         write: Whether to write the chosen settings into the spec.
         restart: Whether to discard the trials of an earlier run.
         tracker: Tracks the trials; None if they are not tracked.
+        exclude: Parameters that stay as they are in the spec.
+        builder: Builds the model with other passes; None if passes are not searched.
     """
 
     spec: Spec
@@ -94,6 +115,8 @@ class TuneRequest:
     write: bool = False
     restart: bool = False
     tracker: Callable[[], TuneTracker] | None = None
+    exclude: tuple[str, ...] = ()
+    builder: PassBuilder | None = None
 
 
 def tune(request: TuneRequest, progress: Progress) -> TuneReport:
@@ -129,6 +152,10 @@ class _Tuning:
             *(request.spec, request.model, directory, version, choice, program, request.shape, work_dir)
         )
         self.notes: list[str] = []
+        self.work_dir = work_dir
+        self.seconds = request.budget
+        self.candidates: list[PassCandidate] = []
+        self.passes: dict[str, tuple[PassSpec, ...]] = {}
 
     def run(self) -> TuneReport:
         """Return the result."""
@@ -139,10 +166,14 @@ class _Tuning:
         self._require_figures(self.bed.probe())
         self.bed.choice = replace(self.bed.choice, progress=Silent())  # a server starts for each trial
         self.notes += [f"measured with a changed config: {line}" for line in self.bed.overrides]
+        self._build_passes()
         plan = self._plan()
         if not plan.space.choices:
-            raise SpecError(f"{request.model} has no settings to tune", code="tune.nothing")
+            reasons = (*self.notes, *(f"passes {each.name}: {each}" for each in self.candidates if each.reason))
+            raise SpecError(f"{request.model} has no settings to tune", "; ".join(reasons), code="tune.nothing")
         path = self._storage(plan)
+        if not path.exists() and _has_other_trials(path, request.model):
+            self.notes.append(_NEW_SEARCH)
         with _locked(path), _study(path, restart=request.restart) as study, self._tracked(opened) as tracker:
             search = Search(study, plan, self.bed)
             search.on_begin = partial(self._begin, search)
@@ -162,16 +193,41 @@ class _Tuning:
         except OSError as error:
             return replace(report, notes=(*report.notes, f"the report can't be written to a file: {error}"))
 
+    def _build_passes(self) -> None:
+        """Build the graphs for the parameter ``passes``, in at most half of the time, or note why there are none."""
+        request = self.request
+        if request.builder is None or PASSES in request.exclude:
+            return
+        began = time.monotonic()
+        self.progress.step(request.model, "compare the published version with the spec")
+        directory = self.work_dir / "passes"
+        directory.mkdir()
+        builds = PassBuilds(self.bed, request.builder, directory, self.progress)
+        try:
+            reason = obstacle(self.bed, request.builder)
+            if not reason:
+                spec = request.spec.models[request.model]
+                lists = pass_lists(spec, has_gpu=self.bed.model.has_gpu)
+                builds.run(lists, (each.name for each in spec.passes), self.seconds / 2)
+        except RepogenError as error:
+            reason = "; ".join(filter(None, (error.message, error.hint)))
+        if reason:
+            which = "some optimization passes" if builds.passes else "optimization passes"
+            self.notes.append(f"{which} were not searched: {reason}")
+        self.candidates, self.passes = builds.candidates, builds.passes
+        self.seconds = max(self.seconds - (time.monotonic() - began), 0.0)
+
     def _plan(self) -> SearchPlan:
         request, model = self.request, self.bed.model
-        space = space_of(model)
+        space = space_of(model, request.exclude)
         spec, auto = (space.effective(each(model)) for each in (current_settings, automatic_settings))
         common = (space.effective(settings) for settings in common_settings(model))
         candidates: list[tuple[Origin, Settings]] = [("spec", spec), ("auto", auto)]
         candidates += [("search", settings) for settings in common]
+        candidates += [("search", {**spec, PASSES: name}) for name in self.passes]
         baselines = tuple((origin, settings) for origin, settings in candidates if settings in space)
         return SearchPlan(
-            *(space, request.objective, request.constraints, baselines, request.trials, request.budget),
+            *(space, request.objective, request.constraints, baselines, request.trials, self.seconds),
             short=_SHORT * request.seconds,
             long=_LONG * request.seconds,
         )
@@ -185,7 +241,9 @@ class _Tuning:
         question = (plan.objective, [each.text for each in plan.constraints], plan.short, plan.long, plan.rounds)
         shape = (self.request.shape.batch, self.request.shape.concurrency)
         parts = (self.bed.manifest.content_sha256, server, machine, triton, question, shape, optuna.__version__)
-        content = json.dumps([*parts, {name: list(values) for name, values in plan.space.choices.items()}])
+        graphs = {each.name: each.sha256 for each in self.candidates if each.name in self.passes}
+        choices = {name: list(values) for name, values in plan.space.choices.items()}
+        content = json.dumps([*parts, choices, *([graphs] if graphs else [])])
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
         return _directory() / f"{self.request.model}-{digest}.db"
 
@@ -225,6 +283,7 @@ class _Tuning:
             batch=batch,
             concurrency=request.shape.concurrency,
             space=dict(search.plan.space.choices),
+            passes=tuple(self.candidates),
             trials=tuple(search.trials),
             resumed=search.resumed,
             pareto=pareto_front(search.trials),
@@ -250,6 +309,9 @@ class _Tuning:
         rows = comparison_rows(comparison, search.plan)
         self.notes += [f"{_NAMES[name]} was not compared: {text}" for name, text in comparison.errors.items()]
         improved = chosen.settings != spec and _is_better(rows, comparison)
+        if chosen.settings.get(PASSES, SPEC) != SPEC:
+            graph = next(each for each in self.candidates if each.name == chosen.settings[PASSES])
+            self.notes.append(f"the graph of the chosen config is not the published one: passes {graph.name}, {graph}")
         report = replace(report, chosen=chosen.number, comparison=rows, improved=improved)
         if improved:
             report = self._changed(report, chosen.settings)
@@ -277,8 +339,12 @@ class _Tuning:
             self.notes.append(
                 f"max_batch_size is {size} instead of {model.max_batch_size}: Triton rejects requests with more rows"
             )
+        update: dict[str, object] = {"triton": with_settings(model, settings)}
+        if (passes := self.passes.get(str(settings.get(PASSES)))) is not None:
+            update["optimize"] = passes
+        changed = request.spec.models[request.model].model_copy(update=update)
         try:
-            edit = edit_spec(request.spec, request.content, request.model, with_settings(model, settings))
+            edit = edit_spec(request.spec, request.content, request.model, changed)
             report = replace(report, diff=edit.diff)
             if request.write:
                 edit.write()
@@ -420,6 +486,18 @@ def _served_version(directory: Path) -> int:
     if not versions:
         raise BenchError(f"{directory.name} has no version that Triton serves", code="bench.not-published")
     return versions[0]
+
+
+_NEW_SEARCH = (
+    "this is a new search: earlier trials of this model were of another model file, graph, machine, server, spec "
+    "section, load, objective or constraint, or of other parameters"
+)
+
+
+def _has_other_trials(path: Path, model: str) -> bool:
+    """Return whether the directory of a file has trials of other searches of a model."""
+    pattern = re.compile(re.escape(model) + r"-[0-9a-f]{16}\.db")
+    return path.parent.is_dir() and any(pattern.fullmatch(entry.name) for entry in path.parent.iterdir())
 
 
 def _directory() -> Path:

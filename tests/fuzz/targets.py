@@ -605,6 +605,7 @@ def _wheel(directory: Path) -> Read:
 def _spec_edit(directory: Path) -> Read:
     """Fuzz a spec into which ``tune`` writes settings."""
     from repogen.spec.load import load_spec
+    from repogen.spec.models import PassSpec
     from repogen.tune.spec_edit import edit_spec
 
     _spec(directory)
@@ -612,7 +613,9 @@ def _spec_edit(directory: Path) -> Read:
     def read(path: Path) -> None:
         spec = load_spec(path)
         for name, model in list(spec.models.items())[:2]:
-            edit_spec(spec, path.read_bytes(), name, model.triton.model_copy(update={"max_batch_size": 5}))
+            triton = model.triton.model_copy(update={"max_batch_size": 5})
+            changed = model.model_copy(update={"triton": triton, "optimize": (PassSpec(name="onnxsim"),)})
+            edit_spec(spec, path.read_bytes(), name, changed)
 
     return read
 

@@ -12,6 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from pydantic import TypeAdapter
 
+from repogen.artifacts.tune import PARAMETERS
 from repogen.reporting.json_types import TuneDocument
 from repogen.spec.load import load_spec
 from tests.support.moto_s3 import create_bucket, s3_server
@@ -48,7 +49,49 @@ class Cumulative(torch.nn.Module):
 def build() -> torch.nn.Module:
     return Cumulative()
 """
-SHORT = ("--seconds", "0.2", "--rounds", "2", "--restart")
+SHORT = ("--exclude", "passes", "--seconds", "0.2", "--rounds", "2", "--restart")
+WIDE = """\
+# Models of the team.
+models:
+  tiny:  # the only one
+    source: {factory: "models.py:build"}
+    inputs: {x: {dtype: float32, shape: [1, 1024]}}
+    outputs: [y]
+    export: {exporter: torchscript}  # saves some seconds
+
+    # judged by the direction of the outputs
+    quality: {callable: "quality.py:cosine", max_drop: 0.1}
+    triton:
+      # one of each
+      instance_group: [{count: 1, kind: KIND_CPU}]
+"""
+WIDE_MODEL = """\
+import torch
+
+
+def build() -> torch.nn.Module:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(1024, 1024, bias=False) for _ in range(10)]
+    for layer in layers:
+        torch.nn.init.orthogonal_(layer.weight)
+    return torch.nn.Sequential(*layers)
+"""
+COSINE = """\
+import numpy as np
+import torch
+from models import build
+
+
+def cosine(predict, data):
+    x = np.random.default_rng(0).standard_normal((1, 1024)).astype(np.float32)
+    with torch.no_grad():
+        expected = build()(torch.from_numpy(x)).numpy()
+    actual = predict({"x": x})["y"]
+    return float((actual * expected).sum() / np.linalg.norm(actual) / np.linalg.norm(expected))
+"""
+ONLY_PASSES = tuple(argument for name in PARAMETERS if name != "passes" for argument in ("--exclude", name))
+FIRST_BUILD = ("--budget", "1s", "--seconds", "1", "--rounds", "3", "--no-track", "--json")
+"""A build that has begun is completed, and there is no time for another one."""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +109,29 @@ def project(built: Project) -> Project:
     """Return the project with the spec as it was built."""
     built.spec.write_text(SLOW, encoding="utf-8")
     return built
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path], Project]) -> Project:
+    """Return a project whose model reads 40 MB of weights for each request, and 10 MB in 8 bits."""
+    return lossy_project(new_project(tmp_path_factory.mktemp("wide")), "1024", "0.1")
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path], Project]) -> Project:
+    """Return a project of a small model whose quality must not drop at all."""
+    return lossy_project(new_project(tmp_path_factory.mktemp("strict")), "64", "0.0")
+
+
+def lossy_project(project: Project, width: str, max_drop: str) -> Project:
+    """Write and build a model with a budget for quality."""
+    spec = WIDE.replace("1024", width).replace("max_drop: 0.1", f"max_drop: {max_drop}")
+    project.spec.write_text(spec, encoding="utf-8")
+    for name, code in (("models.py", WIDE_MODEL), ("quality.py", COSINE)):
+        (project.directory / name).write_text(code.replace("1024", width), encoding="utf-8")
+    run = project.run("build", "--no-smoke")
+    assert run.returncode == 0, run.stderr
+    return project
 
 
 def document(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -119,6 +185,79 @@ def test_better_settings_are_written_and_tracked(project: Project) -> None:
 
 
 @pytest.mark.full
+def test_passes_that_pay_are_written_and_built(wide: Project) -> None:
+    """8 bits within the budget for quality; the next build publishes the graph that was measured."""
+    run = wide.run("tune", "tiny", "--objective", "latency", "--write", "--restart", *ONLY_PASSES, *FIRST_BUILD)
+    assert run.returncode == 0, run.stderr
+    report = document(run)
+
+    rows = {row["name"]: row for row in report["passes"]}
+    assert list(rows)[:2] == ["spec", "int8-dynamic"]
+    assert report["space"] == {"passes": ["spec", "int8-dynamic"]}
+    assert [trial["settings"] for trial in report["trials"]] == [{"passes": "spec"}, {"passes": "int8-dynamic"}]
+    lossy = rows["int8-dynamic"]["lossy"]
+    assert 0.9 < lossy["quality"]["optimized"] < 1
+    assert (rows["spec"]["lossy"], rows["int8-dynamic"]["reason"]) == (None, None)
+    assert "half of --budget" in rows["onnxsim"]["reason"]
+    assert (report["chosen"], report["improved"], report["written"]) == (2, True, True)
+    assert any(
+        "not the published one: passes int8-dynamic" in note and "quality 1 -> 0.9" in note for note in report["notes"]
+    )
+    entry = "    optimize: [{name: int8-dynamic, gain: false}]\n"
+    line = "    export: {exporter: torchscript}  # saves some seconds\n"
+    assert wide.spec.read_text(encoding="utf-8") == WIDE.replace(line, line + entry)
+    assert wide.temporary() == []
+
+    built = wide.run("build", "--json")
+    assert built.returncode == 0, built.stderr
+    [model] = json.loads(built.stdout)["models"]
+    assert (model["status"], model["version"], model["smoke"]["passed"]) == ("published", 2, True)
+    assert (model["sha256"], model["lossy"]) == (rows["int8-dynamic"]["sha256"], lossy)
+    assert wide.vanished()
+
+
+@pytest.mark.full
+def test_passes_that_fail_a_gate_are_not_candidates(strict: Project) -> None:
+    """They exceed their budget; without an up-to-date version, none is built."""
+    command = ("tune", "tiny", "--trials", "1", *FIRST_BUILD)
+    report = document(strict.run(*command, "--restart"))
+    reasons = {row["name"]: row["reason"] for row in report["passes"]}
+    assert reasons["spec"] is None
+    assert reasons["int8-dynamic"].startswith("int8-dynamic was not applied: it exceeds its budget: quality 1 -> 0.9")
+    assert reasons["int8-dynamic+ort-fusions"] == reasons["int8-dynamic"]
+    assert "passes" not in report["space"]
+
+    with (strict.directory / "models.py").open("a", encoding="utf-8") as stream:
+        stream.write("# edited\n")
+    run = strict.run(*command)
+    edited = document(run)
+    reason = "version 1 is not what the spec would give now (models.py changed); run `repogen build` first"
+    assert f"optimization passes were not searched: {reason}" in edited["notes"]
+    assert (run.returncode, edited["passes"], edited["resumed"]) == (0, [], 1)
+    assert strict.temporary() == []
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("interruptible")
+def test_interrupted_build_leaves_nothing_behind(strict: Project) -> None:
+    """Neither files nor processes."""
+    before = strict.published()
+    (strict.directory / "models.py").write_text(WIDE_MODEL.replace("1024", "64"), encoding="utf-8")
+    with strict.start("tune", "tiny", "--no-track", "--budget", "10m") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "passes 2 of" in line:
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+        process.wait()
+    assert (process.returncode, "no partial output was left behind" in rest) == (130, True), rest
+    assert strict.vanished()
+    assert strict.temporary() == []
+    assert strict.published() == before
+
+
+@pytest.mark.full
 def test_repository_in_a_bucket(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report and its files name the URL, and the same command continues the trials."""
     url = "s3://bucket/models"
@@ -157,6 +296,8 @@ def test_no_config_keeps_the_constraints(project: Project) -> None:
 def test_server_that_dies_in_a_trial(project: Project) -> None:
     """The trial fails, and the study goes on."""
     arguments = (
+        "--exclude",
+        "passes",
         "--trials",
         "4",
         "--objective",
@@ -193,7 +334,7 @@ def test_server_that_dies_in_a_trial(project: Project) -> None:
 @pytest.mark.usefixtures("interruptible")
 def test_interrupted_search_is_reported_and_continues(project: Project) -> None:
     """Ctrl-C: exit code 130, the best config so far; the same command measures only the rest."""
-    arguments = ("--trials", "4", "--no-track", "--seconds", "0.3", "--rounds", "2")
+    arguments = ("--exclude", "passes", "--trials", "4", "--no-track", "--seconds", "0.3", "--rounds", "2")
     with project.start("tune", "tiny", *arguments, "--restart") as process:
         assert process.stderr is not None
         assert process.stdout is not None
@@ -244,6 +385,7 @@ def test_errors_before_a_server_is_started(project: Project) -> None:
         (("tiny", "--constraint", "p99"), 2, "is not a constraint"),
         (("tiny", "--budget", "soon"), 2, "is not a duration"),
         (("tin",), 2, "has no model 'tin'"),
+        (("tiny", "--exclude", "threads"), 2, "is not one of 'passes', 'max_batch_size'"),
         (("tiny", "--tracking-uri", "sqlite:////nonexistent/mlflow.db"), 8, "can't be written"),
     ):
         run = project.invoke("tune", *arguments)

@@ -11,7 +11,7 @@ from repogen.reporting.html.parts import Code, Facts, Notes, Section, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from repogen.artifacts.tuning import TrialRecord, TuningRecord
+    from repogen.artifacts.tuning import PassRecord, TrialRecord, TuningRecord
     from repogen.reporting.html.charts import Plane
     from repogen.reporting.html.parts import Part
 
@@ -36,6 +36,9 @@ def _parts(tuning: TuningRecord) -> Iterator[Part]:
             ("Chosen", settings),
         )
     )
+    if tuning.passes:
+        columns = ("Passes", "Nodes", "Largest difference", "Result")
+        yield Table("Optimization passes", columns, tuple(map(_passes, tuning.passes)), frozenset({1, 2}))
     if any(trial.figures is not None for trial in tuning.trials):
         yield _pareto_plane(tuning)
     if tuning.comparison:
@@ -57,6 +60,13 @@ def _parts(tuning: TuningRecord) -> Iterator[Part]:
         yield Code("Changes to the spec", tuning.diff[:_MAX_DIFF])
     if tuning.notes:
         yield Notes(tuning.notes)
+
+
+def _passes(record: PassRecord) -> tuple[str, ...]:
+    nodes = "-" if record.nodes is None else f"{record.nodes:,}"
+    difference = "-" if record.max_abs_diff is None else f"{record.max_abs_diff:.2g}"
+    lossy = "parity" if record.lossy is None else record.lossy.summary
+    return record.name, nodes, difference, lossy if record.reason is None else f"not a candidate: {record.reason}"
 
 
 def _pareto_plane(tuning: TuningRecord) -> Plane:

@@ -32,7 +32,14 @@ from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsRepo
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.tensors import Signature, TensorSpec
-from repogen.artifacts.tuning import ComparedConfig, TrialFigures, TrialRecord, TuningRecord
+from repogen.artifacts.tuning import (
+    ComparedConfig,
+    LossyRecord,
+    PassRecord,
+    TrialFigures,
+    TrialRecord,
+    TuningRecord,
+)
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord
 from repogen.reporting.html.charts import Point, Series, plane
@@ -129,6 +136,7 @@ BENCH = BenchReport(
 TUNING = TuningRecord(
     *(X, 3, "throughput", 8, 16),
     constraints=(X,),
+    passes=(PassRecord(X, None, 9, 1e-6, LossyRecord(X)), PassRecord(X, X)),
     trials=(
         TrialRecord(1, "spec", {X: X}, "measured", TrialFigures(100.0, 5.0)),
         TrialRecord(2, "search", {X: 2}, "measured", TrialFigures(200.0, 4.0)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +17,12 @@ from repogen.artifacts.built_model import (
     ErrorDistribution,
     ExportAttempt,
     FileRecord,
+    Lossy,
     OutputDifference,
     ParityCase,
     ParityReport,
     PassOutcome,
+    Quality,
 )
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.difference import (
@@ -44,7 +47,7 @@ from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeRep
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.transfer import PackageFormat, TransferredVersion, TransferReport
-from repogen.artifacts.tune import ComparisonRow, Figures, Trial, TrialState, TuneReport
+from repogen.artifacts.tune import ComparisonRow, Figures, PassCandidate, Trial, TrialState, TuneReport
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord, PublishError
@@ -147,6 +150,10 @@ TUNED = TuneReport(
     batch=1,
     concurrency=16,
     space={"instance_count": (1, 2)},
+    passes=(
+        PassCandidate("spec", (), "", "ab", 3, 2, math.inf, Lossy(("fp16",), "float16", Quality(1.0, 0.5, 0.6))),
+        PassCandidate("onnxsim", ("onnxsim",), "it changed nothing", seconds=1.5),
+    ),
     trials=(
         Trial(1, "spec", {"instance_count": 1}, TrialState.MEASURED, Figures(1.0, 2.0, 3.0, 10.0, 5), ("p99 < 1ms",)),
         Trial(2, "search", {"instance_count": 2}, TrialState.FAILED, reason="x", seconds=1.0),

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from repogen.artifacts.bench import Estimate, Machine
-from repogen.artifacts.tune import ComparisonRow, Figures, Settings, Trial, TrialState, TuneReport
+from repogen.artifacts.built_model import Lossy, Quality
+from repogen.artifacts.tune import ComparisonRow, Figures, PassCandidate, Settings, Trial, TrialState, TuneReport
 from repogen.errors import BenchError
 from repogen.reporting.markdown import tune_markdown
 from repogen.reporting.results import REPORTS, read_results
@@ -15,6 +16,12 @@ from repogen.tune.record import write_record
 
 SPEC: Settings = {"max_batch_size": 8, "instance_count": 1}
 TUNED: Settings = {"max_batch_size": 8, "instance_count": 4}
+LOSSY = Lossy(("int8-dynamic",), "qint8", Quality(0.98, 0.975, 0.01))
+PASSES = (
+    PassCandidate("spec", (), sha256="a", nodes=9, parity_cases=14, max_abs_diff=4.76e-06),
+    PassCandidate("int8-dynamic", ("int8-dynamic",), "", "b", 12, 14, 0.0312, LOSSY),
+    PassCandidate("onnxsim", ("onnxsim",), "its graph is that of spec"),
+)
 
 
 def estimate(value: float) -> Estimate:
@@ -77,6 +84,25 @@ def test_text_names_a_chosen_config_that_is_not_on_the_front() -> None:
     assert "* is the chosen config" not in text
 
 
+def test_text_has_the_passes_and_their_accuracy() -> None:
+    """What was measured of each graph, or why it cannot be chosen; the front names the passes of a trial."""
+    tuned = replace(REPORT.trials[1], settings={**TUNED, "passes": "int8-dynamic"})
+    spec = replace(REPORT.trials[0], settings={**SPEC, "passes": "spec"})
+    lines = tune_text(replace(REPORT, passes=PASSES, trials=(spec, tuned)), debug=False).splitlines()
+    rows = lines[lines.index("optimization passes") + 3 :]
+    assert [line.split(maxsplit=2) for line in rows[:3]] == [
+        ["spec", "9", "parity in 14 cases, largest difference 4.8e-06"],
+        [
+            "int8-dynamic",
+            "12",
+            "lossy: int8-dynamic, quality 0.98 -> 0.975 (budget 0.01); in 14 cases, largest difference 0.031",
+        ],
+        ["onnxsim", "-", "not a candidate: its graph is that of spec"],
+    ]
+    assert any(line.startswith("2*") and line.endswith("instance_count 4, passes int8-dynamic") for line in lines)
+    assert "optimization passes" not in tune_text(REPORT, debug=False)
+
+
 def test_text_of_a_written_spec_and_of_an_interruption() -> None:
     """The next step is named."""
     assert "written to the spec:" in tune_text(replace(REPORT, written=True), debug=False)
@@ -99,9 +125,10 @@ def test_error_is_last() -> None:
 
 def test_markdown_is_escaped() -> None:
     """The diff is a code block."""
-    page = tune_markdown(replace(REPORT, notes=("<b>|",)))
+    page = tune_markdown(replace(REPORT, notes=("<b>|",), passes=PASSES))
 
     assert page.startswith("### repogen tune: digits version 3, throughput: better settings")
+    assert "| onnxsim | - | not a candidate: its graph is that of spec |" in page
     assert "| tuned | 2,000 (1,900-2,100) |" in page
     assert "```text\n--- a/repogen.yaml" in page
     assert "&lt;b&gt;&#124;" in page
@@ -109,7 +136,7 @@ def test_markdown_is_escaped() -> None:
 
 def test_html_reports_read_what_tune_writes(tmp_path: Path) -> None:
     """The figures of every trial, the front, and the comparison; a file that does not fit would count as absent."""
-    write_record(REPORT, tmp_path)
+    write_record(replace(REPORT, passes=PASSES), tmp_path)
     record = read_results(tmp_path / REPORTS, REPORT.model).tuning
     assert record is not None
     assert [(trial.number, trial.settings, trial.violations) for trial in record.trials] == [
@@ -121,4 +148,8 @@ def test_html_reports_read_what_tune_writes(tmp_path: Path) -> None:
     assert [(row.name, row.throughput, row.ratio) for row in record.comparison] == [
         (row.name, row.throughput, row.ratio) for row in REPORT.comparison
     ]
+    assert [(each.name, each.nodes, each.reason) for each in record.passes] == [
+        (each.name, each.nodes or None, each.reason or None) for each in PASSES
+    ]
+    assert [each.lossy and each.lossy.summary for each in record.passes] == [None, str(LOSSY), None]
     assert (record.chosen, record.pareto, record.constraints) == (REPORT.chosen, REPORT.pareto, REPORT.constraints)

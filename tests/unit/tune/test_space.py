@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from repogen.artifacts.tune import PARAMETERS
 from repogen.triton_config.render.spec_findings import section_findings
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.tune.space import (
@@ -63,6 +64,35 @@ def test_every_parameter_of_a_graph_that_batches() -> None:
     assert space.choices["max_batch_size"] == (1, 2, 4, 8)
     assert space.choices["instance_count"] == (1, 2, 4, 8)
     assert space.choices["intra_op_thread_count"] == (0, 1, 2, 4)
+
+
+def test_passes_are_a_parameter_of_models_that_were_built_with_others() -> None:
+    """The published graph is that of the spec; the section does not change with them."""
+    each = model(passes=("none", "int8-dynamic"))
+    space = space_of(each)
+
+    assert space.choices["passes"] == ("spec", "none", "int8-dynamic")
+    assert space.effective(current_settings(each))["passes"] == "spec"
+    assert space.effective(automatic_settings(each))["passes"] == "spec"
+    assert with_settings(each, {**current_settings(each), "passes": "none"}) == each.triton
+    assert {settings["passes"] for settings in space.neighbors({"passes": "spec"})} == {"none", "int8-dynamic"}
+    assert "passes" not in space_of(model()).choices
+
+
+def test_excluded_parameters_stay() -> None:
+    """And those that have no effect then."""
+    assert set(space_of(model(passes=("none",)), ("passes", "instance_count")).choices) == BATCH | GRAPH
+    without = set(space_of(model(), ("dynamic_batching", "execution_mode")).choices)
+    assert without == {"max_batch_size", "instance_count", "intra_op_thread_count", "graph_level"}
+    batched = space_of(model({"dynamic_batching": {}}), ("dynamic_batching",))
+    assert set(batched.choices) & BATCH == BATCH - {"dynamic_batching"}
+    assert "max_queue_delay_microseconds" in batched.effective(current_settings(model({"dynamic_batching": {}})))
+    assert space_of(model(passes=("none",)), PARAMETERS).choices == {}
+
+
+def test_every_parameter_is_named() -> None:
+    """For `--exclude`."""
+    assert set(PARAMETERS) == set(current_settings(model()))
 
 
 def test_kind_is_searched_with_a_gpu() -> None:

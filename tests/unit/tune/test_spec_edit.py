@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import TypeAdapter
 
 from repogen.errors import SpecError
 from repogen.spec.load import load_spec
+from repogen.spec.models import PassSpec
 from repogen.tune.space import TunableModel, current_settings, space_of, with_settings
 from repogen.tune.spec_edit import SpecEdit, edit_spec
 
@@ -49,7 +51,22 @@ def edited(path: Path, text: str, name: str = "tiny", **settings: Choice) -> Spe
     file.write_bytes(text.encode())
     spec = load_spec(file)
     model = TunableModel(spec.models[name].triton, 8, is_graph=True, cores=4)
-    return edit_spec(spec, file.read_bytes(), name, with_settings(model, settings))
+    changed = spec.models[name].model_copy(update={"triton": with_settings(model, settings)})
+    return edit_spec(spec, file.read_bytes(), name, changed)
+
+
+def with_passes(path: Path, text: str, passes: Sequence[object], name: str = "tiny", **settings: Choice) -> SpecEdit:
+    """Return the change that gives a model of a spec these passes and settings."""
+    (path / "models.py").write_text("def build(): ...\n", encoding="utf-8")
+    file = path / "repogen.yaml"
+    file.write_bytes(text.encode())
+    spec = load_spec(file)
+    entries = TypeAdapter(tuple[PassSpec, ...]).validate_python(passes)
+    triton = with_settings(TunableModel(spec.models[name].triton, 8, is_graph=True, cores=4), settings)
+    changed = spec.models[name].model_copy(update={"optimize": entries, "triton": triton})
+    edit = edit_spec(spec, file.read_bytes(), name, changed)
+    assert load_spec(file, content=edit.after).models[name].optimize == entries
+    return edit
 
 
 def changed(edit: SpecEdit) -> list[str]:
@@ -168,6 +185,98 @@ def test_inherited_settings_change_for_one_model(tmp_path: Path, settings: dict[
     assert all(line.startswith("+") for line in changed(edit))
 
 
+@pytest.mark.parametrize("name", ["tiny", "other"])
+def test_passes_are_written_after_the_export(tmp_path: Path, name: str) -> None:
+    """As a line of their own, also for the last model; nothing else changes."""
+    edit = with_passes(tmp_path, SPEC, ["ir-cleanup", {"name": "int8-dynamic", "gain": False}], name)
+
+    assert changed(edit) == ["+        optimize: [ir-cleanup, {name: int8-dynamic, gain: false}]"]
+    lines = edit.after.decode().splitlines()
+    before = {"tiny": "        dims: {batch: {min: 1, max: 8}}", "other": "        outputs: [y]"}
+    assert lines[lines.index(changed(edit)[0][1:]) - 1] == before[name]
+
+
+COMMENTED = """\
+models:
+  tiny:
+    source:
+      factory: "models.py:build"
+    # what clients send
+    inputs:
+      x:
+        dtype: float32
+        shape: [3, 4]
+
+    # the server
+    triton:
+      instance_group: [{count: 1, kind: KIND_CPU}]
+
+  # the second one
+  other: {source: {factory: "models.py:build"}, inputs: {x: {dtype: float32, shape: [3, 4]}}}
+"""
+
+
+def test_comments_stay_with_what_follows(tmp_path: Path) -> None:
+    """The new key is neither between a comment and its key, nor after a blank line."""
+    edit = with_passes(tmp_path, COMMENTED, ["onnxsim"], instance_count=4)
+    text = edit.after.decode()
+    assert "        shape: [3, 4]\n    optimize: [onnxsim]\n\n    # the server\n    triton:\n" in text
+    assert changed(edit)[1:] == [
+        "-      instance_group: [{count: 1, kind: KIND_CPU}]",
+        "+      instance_group: [{count: 4, kind: KIND_CPU}]",
+    ]
+    flow = with_passes(tmp_path, COMMENTED, ["onnxsim"], "other")
+    assert "optimize: [onnxsim]}\n" in flow.after.decode()
+
+
+LISTED = COMMENTED.replace(
+    "    # the server\n",
+    """\
+    optimize:
+      - onnxsim  # folds constants
+      # measured in May
+      - {name: ort-fusions, gain: false}  # attention
+    # the server
+""",
+)
+
+
+def test_entries_that_stay_keep_their_comments(tmp_path: Path) -> None:
+    """Entries are removed and added around them."""
+    fusions = {"name": "ort-fusions", "gain": False}
+    assert changed(with_passes(tmp_path, LISTED, ["onnxsim", fusions, "ir-cleanup"])) == ["+      - ir-cleanup"]
+    last = "-      - {name: ort-fusions, gain: false}  # attention"
+    assert changed(with_passes(tmp_path, LISTED, ["onnxsim"])) == [last]
+    first = "-      - onnxsim  # folds constants"
+    assert changed(with_passes(tmp_path, LISTED, ["ir-cleanup", fusions])) == [first, "+      - ir-cleanup"]
+    emptied = changed(with_passes(tmp_path, LISTED, [], instance_count=4))
+    assert emptied[:4] == ["-    optimize:", first, "+    optimize: []", last]
+    same_column = LISTED.replace("      - onn", "    - onn").replace("      - {name: ort", "    - {name: ort")
+    assert changed(with_passes(tmp_path, same_column, ["onnxsim", "ir-cleanup"])) == [
+        last[:1] + last[3:],
+        "+    - ir-cleanup",
+    ]
+
+
+def test_passes_of_the_defaults_and_auto_are_replaced(tmp_path: Path) -> None:
+    """For one model; the others keep them."""
+    inherited = COMMENTED.replace("models:\n", "defaults: {optimize: [onnxsim]}\nmodels:\n", 1)
+    assert changed(with_passes(tmp_path, inherited, [])) == ["+    optimize: []"]
+    automatic = LISTED.partition("    optimize:")[0] + "    optimize: auto  # all of them\n    # the server\n"
+    automatic += LISTED.partition("    # the server\n")[2]
+    assert changed(with_passes(tmp_path, automatic, ["onnxsim"])) == [
+        "-    optimize: auto  # all of them",
+        "+    optimize: [onnxsim] # all of them",
+    ]
+
+
+def test_shared_passes_change_for_one_model(tmp_path: Path) -> None:
+    """The other model keeps the list of the anchor."""
+    text = SPEC.replace("        triton:\n", "        optimize: &shared [onnxsim]\n        triton:\n")
+    edit = with_passes(tmp_path, text + "        optimize: *shared\n", ["onnxsim", "ir-cleanup"])
+    assert load_spec(edit.path, content=edit.after).models["other"].optimize == (PassSpec(name="onnxsim"),)
+
+
 def test_shared_section_is_an_error(tmp_path: Path) -> None:
     """An anchor of two models: both would change."""
     text = SPEC.replace("        triton:\n", "        triton: &shared\n") + "        triton: *shared\n"
@@ -224,7 +333,9 @@ def test_specs_of_the_examples(example: str) -> None:
         model = TunableModel(each.triton, 8, is_graph=True, cores=4)
         for _ in range(10):
             section = with_settings(model, space_of(model).random(generator))
-            edit = edit_spec(spec, path.read_bytes(), name, section)
+            passes = generator.choice([each.optimize, (), (PassSpec(name="ort-fusions", gain=False),)])
+            changes = each.model_copy(update={"triton": section, "optimize": passes})
+            edit = edit_spec(spec, path.read_bytes(), name, changes)
             removed = [line for line in changed(edit) if line.startswith("-")]
-            assert len(removed) <= 8, edit.diff
+            assert len(removed) <= 9, edit.diff
             assert edit.after.count(b"#") >= edit.before.count(b"#") - len(removed)

@@ -12,10 +12,11 @@ import pytest
 
 from repogen.artifacts.progress import Silent
 from repogen.bench.server import ServerChoice
-from repogen.errors import ConfigError, SpecError
+from repogen.errors import BenchError, ConfigError, SpecError
 from repogen.spec.load import load_spec
 from repogen.targets import target_of
 from repogen.triton_config.text.parse import parse_file
+from repogen.tune import triton
 from repogen.tune.space import current_settings
 from repogen.tune.triton import LoadShape, TritonTestBed
 
@@ -76,6 +77,27 @@ def test_other_settings_change_their_fields_only(spec: Spec, directory: Path) ->
         config.ClearField(field)
         before.ClearField(field)
     assert config == before
+
+
+def test_graph_of_other_passes_is_served(spec: Spec, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same settings; other values of the parameter serve the published version."""
+    bed = bed_of(spec, directory)
+    other = directory.parents[1] / "passes" / NAME
+    shutil.copytree(directory / "1", other / "3")
+    shutil.copy(directory / "config.pbtxt", other)
+    bed.add_graph("onnxsim", other, 3)
+    opened = []
+
+    def serve(_choice: object, served: Path, config: Any) -> Any:
+        opened.append((served, config))
+        raise BenchError("not served", code="bench.not-served")
+
+    monkeypatch.setattr(triton, "serve_model", serve)
+    for passes in ("onnxsim", "spec"):
+        with pytest.raises(BenchError), bed.open({"instance_count": 3, "passes": passes}):
+            pass
+    assert bed.model.passes == ("onnxsim",)
+    assert opened == [(place, bed.config({"instance_count": 3})) for place in (other, directory)]
 
 
 def test_settings_that_break_a_rule_are_an_error(spec: Spec, directory: Path) -> None:
