@@ -1,21 +1,25 @@
 """Translations of operators that TorchScript's exporter lacks, or translates incorrectly (torch 2.13).
 
 Recurrent cells, stable sorting and ``in`` are missing. ``//`` rounds toward zero, through int64 for floats; ``%`` and
-``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``), and ``atan2`` is -pi
-for (0, -1).
+``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``), logarithms lose small values
+(``repogen.export.logarithms``), and ``atan2`` is -pi for (0, -1).
 """
 
 from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.onnx import symbolic_opset10
 from torch.onnx.utils import register_custom_op_symbolic
 
 from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
+from repogen.export.logarithms import expm1, log1p, log_add_exp, log_sigmoid, softplus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SPLIT_OPSET = 18
 """The first opset in which Split has the number of its outputs."""
@@ -34,6 +38,12 @@ def register_symbolics(opset: int) -> None:
         "floor_divide": _floor_divide,
         "floordiv": _floor_divide,
         "remainder": _remainder,
+        "log1p": _of_one(log1p),
+        "expm1": _of_one(expm1),
+        "log_sigmoid": _of_one(log_sigmoid),
+        "softplus": _softplus,
+        "logaddexp": _log_add_exp,
+        "logaddexp2": partial(_log_add_exp, log_of_base=math.log(2)),
         "lstm_cell": _lstm_cell,
         "rnn_tanh_cell": _tanh_cell,
     }
@@ -116,6 +126,24 @@ def _remainder(g: Any, x: Any, divisor: Any) -> Any:  # noqa: ANN401
     if _are_integers(x, divisor):
         return g.op("Mod", x, divisor)
     return remainder_of_floats(_Operators(g), partial(_number, g), x, divisor)
+
+
+def _softplus(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    beta, threshold = (float(argument.node().t("value")) for argument in arguments)
+    return softplus(_Operators(g), partial(_number, g), x, beta, threshold)
+
+
+def _log_add_exp(g: Any, x: Any, y: Any, log_of_base: float = 1.0) -> Any:  # noqa: ANN401
+    return log_add_exp(_Operators(g), partial(_number, g), x, y, log_of_base)
+
+
+def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the translation of a function of one tensor."""
+
+    def translated(g: Any, x: Any) -> Any:  # noqa: ANN401
+        return function(_Operators(g), partial(_number, g), x)
+
+    return translated
 
 
 def _are_integers(*values: Any) -> bool:  # noqa: ANN401

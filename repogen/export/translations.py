@@ -4,8 +4,9 @@ TorchScript's are in ``repogen.export.symbolics``. ONNX requires of ``TopK`` tha
 in both directions, which is the order of a stable sort. The exporter's own translation of ``cross_entropy`` ignores
 ``label_smoothing`` and does not accept probabilities; that of ``embedding_bag`` with ``padding_idx`` is not valid ONNX;
 those of integer divisions with ``rounding_mode`` compute in float32; those of ``//`` and ``%`` of floats are not exact
-(``repogen.export.division``); that of ``//`` of sizes rounds toward zero; that of ``atan2`` is -pi for (0, -1), and 0
-for NaN; and numbers in float64 are rounded to float32.
+(``repogen.export.division``); those of logarithms lose small values (``repogen.export.logarithms``); that of ``//`` of
+sizes rounds toward zero; that of ``atan2`` is -pi for (0, -1), and 0 for NaN; and numbers in float64 are rounded to
+float32.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from onnxscript.function_libs.torch_lib.ops import core
 
 from repogen.errors import ExportError
 from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
+from repogen.export.logarithms import expm1, log1p, log_add_exp, log_sigmoid, softplus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +114,27 @@ def _has_minus(value: Any) -> Any:  # noqa: ANN401
     """Return where a float is negative or -0."""
     zero = _constant(0.0, value.dtype)
     return op.Or(op.Less(value, zero), op.Less(op.Reciprocal(value), zero))
+
+
+def _softplus(self: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:  # noqa: ANN401
+    return softplus(op, partial(_constant, dtype=self.dtype), self, beta, threshold)
+
+
+def _log_add_exp(self: Any, other: Any) -> Any:  # noqa: ANN401
+    return log_add_exp(op, partial(_constant, dtype=self.dtype), self, other)
+
+
+def _log_add_exp2(self: Any, other: Any) -> Any:  # noqa: ANN401
+    return log_add_exp(op, partial(_constant, dtype=self.dtype), self, other, math.log(2))
+
+
+def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the translation of a function of one tensor."""
+
+    def translated(self: Any) -> Any:  # noqa: ANN401
+        return function(op, partial(_constant, dtype=self.dtype), self)
+
+    return translated
 
 
 def _lstm(  # noqa: PLR0913, PLR0917 - the operator's arguments
@@ -269,6 +292,14 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.div.Tensor_mode: _divide,
     torch.ops.aten.div.Scalar_mode: _divide,
     torch.ops.aten.atan2.default: _atan2,
+    torch.ops.aten.log1p.default: _of_one(log1p),
+    torch.ops.aten.special_log1p.default: _of_one(log1p),
+    torch.ops.aten.expm1.default: _of_one(expm1),
+    torch.ops.aten.special_expm1.default: _of_one(expm1),
+    torch.ops.aten.log_sigmoid.default: _of_one(log_sigmoid),
+    torch.ops.aten.softplus.default: _softplus,
+    torch.ops.aten.logaddexp.default: _log_add_exp,
+    torch.ops.aten.logaddexp2.default: _log_add_exp2,
     torch.ops.aten.sort.stable: _sort,
     torch.ops.aten.argsort.stable: _argsort,
     torch.ops.aten._cdist_forward.default: _cdist,  # noqa: SLF001 - the name of the operator

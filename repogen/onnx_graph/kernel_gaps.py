@@ -14,6 +14,9 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
   matrix product and a convolution.
 - Bfloat16, see ``repogen.onnx_graph.bfloat16``.
 - ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
+- ``Resize`` to the nearest value divides a position by ``out / in`` in float32, and PyTorch multiplies it by
+  ``in / out``. At some sizes, such as from 10 to 48, some rows and columns are those of a neighbor. It becomes one
+  ``Gather`` for each axis, unless a constant scale gives the same positions, such as 2.
 """
 
 from __future__ import annotations
@@ -45,6 +48,10 @@ _SEQUENCE_OPERATORS = frozenset(
     {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
 )
 _INT64_INDICES = frozenset({"ScatterND", "GatherND"})
+_NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+"""The attributes of ``Resize`` for ``interpolate(mode="nearest")``."""
+_MAX_POSITIONS = 1 << 16
+_INT64, _FLOAT, _DOUBLE = ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.DOUBLE
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,8 @@ def _rewrite(node: ir.Node) -> None:
     elif node.op_type in _INT64_INDICES and node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT32:
         int64 = ir.DataType.INT64
         node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
+    elif _is_nearest_resize(node):
+        _replace_nearest(node)
     elif _rewrite_extreme(node):
         return
     elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
@@ -225,6 +234,63 @@ def _replace_extreme(node: ir.Node, axis: int, output: int) -> None:
         axes = _constant(node, np.array([axis], np.int64))
         value = _insert(node, "Squeeze", [value, axes], ir.DataType.INT64)
     _replace(node, value)
+
+
+def _is_nearest_resize(node: ir.Node) -> bool:
+    attributes = {name: node.attributes[name].as_string() for name in _NEAREST if name in node.attributes}
+    return node.op_type == "Resize" and {"mode": "nearest", **attributes} == _NEAREST
+
+
+def _replace_nearest(node: ir.Node) -> None:
+    """Replace a ``Resize`` of values ``[batch, channels, sizes…]`` by a ``Gather`` for each size."""
+    value, (scales, sizes) = node.inputs[0], (node.inputs[at] if len(node.inputs) > at else None for at in (2, 3))
+    if value is None:
+        return
+    constant = None if scales is None else ir.convenience.get_const_tensor(scales)
+    indices: list[ir.Value] = []
+    if constant is not None:
+        factors = [float(str(scale)) for scale in constant.numpy()]
+        if not all(map(_has_equal_positions, factors)):
+            indices = [_index_at_scale(node, value, axis, factor) for axis, factor in enumerate(factors[2:], start=2)]
+    elif sizes is not None and (shape := value.shape or node.outputs[0].shape) is not None:
+        indices = [_index_at_size(node, value, axis, sizes) for axis in range(2, len(shape))]
+    result = value
+    for axis, index in enumerate(indices, start=2):
+        result = _insert(node, "Gather", [result, index], value.dtype, axis=axis)
+    if indices:
+        _replace(node, result)
+
+
+def _has_equal_positions(scale: float) -> bool:
+    """Return whether ONNX Runtime and PyTorch choose the same values for a constant scale."""
+    positions = np.arange(_MAX_POSITIONS, dtype=np.float32)
+    return np.array_equal(np.floor(positions / np.float32(scale)), np.floor(positions * np.float32(1 / scale)))
+
+
+def _index_at_scale(node: ir.Node, value: ir.Value, axis: int, scale: float) -> ir.Value:
+    """Return the index of the value for each position, as PyTorch computes it from a scale."""
+    length = _insert(node, "Shape", [value], _INT64, start=axis, end=axis + 1)
+    size = _insert(node, "Cast", [length], _DOUBLE, to=int(_DOUBLE))
+    size = _insert(node, "Floor", [_insert(node, "Mul", [size, _constant(node, np.array(scale))], _DOUBLE)], _DOUBLE)
+    size = _insert(node, "Cast", [size], _INT64, to=int(_INT64))
+    return _index(node, length, size, _constant(node, np.array([1 / scale], np.float32)))
+
+
+def _index_at_size(node: ir.Node, value: ir.Value, axis: int, sizes: ir.Value) -> ir.Value:
+    """Return the index of the value for each position, as PyTorch computes it from a size."""
+    length = _insert(node, "Shape", [value], _INT64, start=axis, end=axis + 1)
+    size = _insert(node, "Gather", [sizes, _constant(node, np.array([axis]))], _INT64)
+    floats = [_insert(node, "Cast", [each], _FLOAT, to=int(_FLOAT)) for each in (length, size)]
+    return _index(node, length, size, _insert(node, "Div", floats, _FLOAT))
+
+
+def _index(node: ir.Node, length: ir.Value, size: ir.Value, factor: ir.Value) -> ir.Value:
+    zero, one = (_constant(node, np.array(number)) for number in (0, 1))
+    positions = _insert(node, "Range", [zero, _insert(node, "Squeeze", [size], _INT64), one], _INT64)
+    positions = _insert(node, "Cast", [positions], _FLOAT, to=int(_FLOAT))
+    index = _insert(node, "Floor", [_insert(node, "Mul", [positions, factor], _FLOAT)], _FLOAT)
+    index = _insert(node, "Cast", [index], _INT64, to=int(_INT64))
+    return _insert(node, "Min", [index, _insert(node, "Sub", [length, one], _INT64)], _INT64)
 
 
 def _expand_inverse(node: ir.Node) -> None:
@@ -349,11 +415,12 @@ def _graph(node: ir.Node) -> ir.Graph:
 
 
 def _insert(
-    before: ir.Node, operator: str, inputs: Sequence[ir.Value], dtype: ir.DataType, **attributes: int
+    before: ir.Node, operator: str, inputs: Sequence[ir.Value], dtype: ir.DataType | None, **attributes: int
 ) -> ir.Value:
-    """Insert a node with one output before another node; return the output."""
+    """Insert a node with one output before another node; return the output, whose type may be unknown."""
     node = ir.node(operator, list(inputs), attributes)
-    node.outputs[0].dtype = dtype
+    if dtype is not None:
+        node.outputs[0].dtype = dtype
     _graph(before).insert_before(before, node)
     return node.outputs[0]
 

@@ -327,14 +327,15 @@ def _declared_size_error(source: SourceModel, case: SweepCase, error: SourceErro
     dims = failing or changed
     narrowed = dims if dims != changed or len(dims) == 1 else []
     working = " and ".join(_working_sizes(source, name, case) for name in narrowed)
-    hint = "forward may contain a literal size, as in reshape(2, -1): use x.shape"
+    has_other_outputs = error.code == "source.outputs"
+    hint = error.hint if has_other_outputs else "forward may contain a literal size, as in reshape(2, -1): use x.shape"
     if dims:
         keys = " and ".join(f"dims.{name}" for name in dims)
         hint += f"; or narrow {keys} in the spec to sizes that the model supports"
     return ExportError(
         f"the {_original(source)} itself fails at {_failing_sizes(source, case, dims)}: {error.message}",
         f"{hint}: {working}" if working else hint,
-        code="source.declared-size",
+        code="source.outputs" if has_other_outputs else "source.declared-size",
         where=error.where,
         details=error.details,
     )

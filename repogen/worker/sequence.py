@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from repogen.worker.verification import VerifiedGraph
 
 # Errors of the model itself: every other exporter would lead to the same error.
-_MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})
+_MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size", "source.outputs"})
 
 _MIN_SECONDS = 1.0
 

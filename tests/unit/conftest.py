@@ -49,7 +49,7 @@ def as_source() -> Callable[..., SourceModel]:
         )
         select, names = choose_outputs(tensors, ())
         signature = Signature(specs, tuple(_output_spec(n, tensors[i][1]) for n, i in zip(names, select, strict=True)))
-        flat = FlatModule(module, call, select).eval()
+        flat = FlatModule(module, call, select, tuple(name for name, _ in tensors)).eval()
         return SourceModel(Eager(flat), signature, ranges, examples, TorchReference(flat, signature, Path()))
 
     return build

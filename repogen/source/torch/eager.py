@@ -10,7 +10,7 @@ import torch
 
 from repogen.artifacts.source import Eager, SourceModel
 from repogen.artifacts.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
-from repogen.errors import SourceError
+from repogen.errors import RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.inputs import BATCH
 from repogen.source.torch.flat import FlatModule, choose_outputs, dtype_name, tensors_among
@@ -97,7 +97,7 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
     outputs = tuple(_output_spec(name, candidates[i][1]) for name, i in zip(output_names, select, strict=True))
     return Examined(
         inputs=inputs,
-        flat=FlatModule(module, inputs.call, select).eval(),
+        flat=FlatModule(module, inputs.call, select, tuple(name for name, _ in candidates)).eval(),
         select=select,
         signature=Signature(inputs.specs, outputs),
         attention=observed.attention,
@@ -236,6 +236,8 @@ class TorchReference:
         try:
             with torch.no_grad():
                 outputs = self.module(*tensors)
+        except RepogenError:
+            raise
         except RAISED as error:
             raise user_error(error, "the PyTorch model failed", self.root, "source.forward") from error
         for spec, tensor in zip(self.signature.outputs, outputs, strict=True):
@@ -244,7 +246,7 @@ class TorchReference:
                     f"output {spec.name!r} has the shape {list(tensor.shape)} at this size, and {len(spec.shape)} "
                     f"{'axes' if len(spec.shape) != 1 else 'axis'} at the example size; x.squeeze() also removes a "
                     "batch of 1: use x.squeeze(-1)",
-                    code="source.outputs",
+                    code="source.declared-size",
                 )
         arrays = (_array(tensor.detach().cpu()) for tensor in outputs)
         return {spec.name: array for spec, array in zip(self.signature.outputs, arrays, strict=True)}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from repogen.source.common.call import Call
 
 _CONSTANTS = (bool, int, float, complex, str)
+_MAX_LISTED = 3
 
 
 class FlatModule(torch.nn.Module):
@@ -23,18 +24,22 @@ class FlatModule(torch.nn.Module):
         module: The user's module.
         call: Maps the tensors to its arguments.
         select: Indices into the flattened tensors of its result; None for all of them.
+        names: The names of all these tensors at the example size, if ``select`` is given.
     """
 
-    def __init__(self, module: torch.nn.Module, call: Call, select: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, module: torch.nn.Module, call: Call, select: tuple[int, ...] | None = None, names: tuple[str, ...] = ()
+    ) -> None:
         """Register the module as a submodule, so that its weights are exported."""
         super().__init__()
         self.module = module
         self.call = call
         self._select = select
+        self._names = names
 
     def of(self, module: torch.nn.Module) -> FlatModule:
         """Return a wrapper of another module that is called in the same way."""
-        return FlatModule(module, self.call, self._select)
+        return FlatModule(module, self.call, self._select, self._names)
 
     def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
         """Return every leaf of the module's result with its name."""
@@ -44,15 +49,25 @@ class FlatModule(torch.nn.Module):
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the chosen outputs."""
         # The indices count tensors only, as in tensors_among.
-        tensors = [leaf for _, leaf in self.leaves(*args) if isinstance(leaf, torch.Tensor)]
-        if self._select is not None and tensors and max(self._select, default=0) >= len(tensors):
+        tensors = [(name, leaf) for name, leaf in self.leaves(*args) if isinstance(leaf, torch.Tensor)]
+        if self._select is None:
+            return tuple(leaf for _, leaf in tensors)
+        names = tuple(name for name, _ in tensors)
+        selects_all = len(self._select) == len(self._names)
+        if (selects_all and len(names) != len(self._names)) or any(
+            names[i : i + 1] != self._names[i : i + 1] for i in self._select
+        ):
             raise SourceError(
-                f"the model returned {len(tensors)} tensors at this size, and more at the example size",
-                "return the same number at every size: combine them with torch.stack, or fix that dim",
+                f"the model returns {_listing(names)} at this size, and {_listing(self._names)} at the example size",
+                "return the same outputs at every size: combine them with torch.stack",
                 code="source.outputs",
             )
-        selection = tensors if self._select is None else [tensors[i] for i in self._select]
-        return tuple(selection)
+        return tuple(tensors[i][1] for i in self._select)
+
+
+def _listing(names: tuple[str, ...]) -> str:
+    more = f", … ({len(names)} outputs)" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more or "no tensor"
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
+from repogen.source.torch.clock import another_time
 from repogen.source.torch.flat import dtype_name
 from repogen.source.torch.state import changed, disturb, restore, state_of, stored, twin_of, written
 from repogen.source.torch.torch_frames import forget_compiled, user_line
@@ -130,7 +131,7 @@ def probe(
     root: Path,
     seed: int,
 ) -> Observed:
-    """Run a module several times on the same inputs.
+    """Run a module several times on the same inputs, once at another time of the clock.
 
     Args:
         flat: The module.
@@ -149,7 +150,8 @@ def probe(
         first = _run(flat, tensors, root, seed)
     forget_compiled()
     state_after_first = state_of(flat.module)
-    second = _run(flat, tensors, root, seed + 1)
+    with another_time():
+        second = _run(flat, tensors, root, seed + 1)
     state_after_second = state_of(flat.module)
     _check_no_writes(flat, initial, state_after_first, state_after_second)
     harness = _ReplayHarness(flat, tensors, others, root, seed, first)
@@ -162,8 +164,8 @@ def probe(
         _check_no_first_call_state(harness, initial, state_after_first)
         raise ParityError(
             "the PyTorch model returns different outputs for the same inputs",
-            "it is not deterministic: look for numpy.random, random, time, or state that forward keeps in an object or "
-            "a global variable",
+            "it is not deterministic: look for numpy.random, random, the current time, or state that forward keeps in "
+            "an object or a global variable",
             code="parity.non-deterministic",
         )
     _check_no_early_state(harness, twin, initial, state_after_first)
@@ -385,5 +387,11 @@ def _equal_results(first: list[tuple[str, object]], second: list[tuple[str, obje
 def _equal(first: torch.Tensor, second: torch.Tensor, *, exactly: bool) -> bool:
     if not (first.is_floating_point() or first.is_complex()):
         return torch.equal(first, second)
-    rtol, atol = (0.0, 0.0) if exactly else (_RTOL, _ATOL)
+    rtol, atol = (0.0, 0.0) if exactly else (_RTOL, _ATOL * min(1.0, _magnitude(first)))
     return torch.allclose(first, second, rtol, atol, equal_nan=True)
+
+
+def _magnitude(tensor: torch.Tensor) -> float:
+    """Return the root mean square of the values that are finite; 0 without any."""
+    finite = tensor[tensor.isfinite()].abs().double()
+    return float(finite.square().mean().sqrt()) if finite.numel() else 0.0

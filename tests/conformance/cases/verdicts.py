@@ -47,6 +47,8 @@ _RAGGED_MEANS: Entry = {
         "batch_output": [{"target_name": ["centered"], "source_input": ["values"]}],
     },
 }
+_POINTS = signature({"points": (10, 80)}, x="float32 batch points 4")
+_TWO_ROWS = signature({"batch": (2, 8)}, x="float32 batch 4")
 _FROZEN = "parity.drift|export.specialized-dim"
 
 CASES = (
@@ -226,6 +228,32 @@ CASES = (
         "rejected:source.declared-size",
         "squeeze() also removes a batch of 1: no output shape fits",
     ),
+    _case(
+        "hour_of_day",
+        "HourOfDay",
+        "rejected:parity.non-deterministic",
+        "the hour of the build would be a constant of the graph",
+    ),
+    _case("faint_counter", "FaintCounter", "rejected:source.stateful", "outputs of 1e-7 depend on the number of calls"),
+    _case(
+        "nearest_pixels",
+        "NearestPixels",
+        "batch",
+        "ONNX Runtime's Resize returns other rows for some sizes, such as 42",
+        signature({"height": (8, 47), "width": (8, 47)}, image="float32 batch 1 height width"),
+    ),
+    _case(
+        "optical_depth",
+        "OpticalDepth",
+        "batch",
+        "log1p and expm1 of 1e-8, which exporters write as log(1 + x) and exp(x) - 1",
+        {"examples": "verdicts.py:transmitted", **ranges("batch")},
+    ),
+    _case("log_odds", "LogOdds", "batch", "logsigmoid and logaddexp of -100, for which the formulas are infinite"),
+    _case(
+        "best_points", "BestPoints", "batch", "at most 50 of 10 to 80 points: min() is exported as an operator", _POINTS
+    ),
+    _case("list_of_rows", "ListOfRows", "rejected:source.outputs", "one output for each row", _TWO_ROWS),
     _archive("script_bf16", {"kind": "torchscript"}, "bf16_script", signature(x="float32 batch 4")),
     _archive("pt2_bf16", {"kind": "torch_export"}, "bf16_program", {}),
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import torch
@@ -651,3 +652,84 @@ class Squeezed(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return self.linear(x).squeeze()
+
+
+class HourOfDay(nn.Module):
+    """Adds a feature of the current hour."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hours = nn.Embedding(24, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        return x + self.hours(torch.tensor(dt.datetime.now(dt.UTC).hour))
+
+
+class FaintCounter(Scaled):
+    """Outputs of 1e-7, divided by the number of calls."""
+
+    def __init__(self) -> None:
+        super().__init__(1e-7)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls += 1
+        return super().forward(x) / self.calls
+
+
+class NearestPixels(nn.Module):
+    """Resizes images without interpolation."""
+
+    def forward(self, image: Tensor) -> Any:
+        return nn.functional.interpolate(image, size=(48, 10), mode="nearest")
+
+
+class OpticalDepth(nn.Module):
+    """Converts shares of absorbed light to depths, and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(4) + 0.5)
+
+    def forward(self, absorbed: Tensor) -> Any:
+        depth = -torch.log1p(-absorbed) * self.gain
+        return depth, -torch.expm1(-depth)
+
+
+def transmitted(batch: int, seed: int) -> dict[str, Tensor]:
+    """Return shares from 1e-9 to 1e-7."""
+    return {"absorbed": 10 ** (torch.rand(batch, 4, generator=torch.Generator().manual_seed(seed)) * 2 - 9)}
+
+
+class LogOdds(Scaled):
+    """Logarithms of probabilities whose logits are about 100."""
+
+    def __init__(self) -> None:
+        super().__init__(100.0)
+
+    def forward(self, x: Tensor) -> Any:
+        logits = super().forward(x)
+        return nn.functional.logsigmoid(logits), torch.logaddexp(logits, logits.flip(1))
+
+
+class BestPoints(nn.Module):
+    """The scores of the best points, at most 50."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.score = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        scores = self.score(x).squeeze(-1)
+        return scores.topk(min(50, scores.shape[1]))
+
+
+class ListOfRows(nn.Module):
+    """Returns a list with an output for each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        return [self.linear(x[i]) for i in range(x.shape[0])]

@@ -322,6 +322,61 @@ def test_atan2(exporter: str) -> None:
     torch.testing.assert_close(torch.tensor(angles), Direction()(points), equal_nan=True)
 
 
+class Logarithms(nn.Module):
+    """Calls functions whose formulas lose small values or overflow."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the results, one row each."""
+        results = [
+            torch.log1p(x),
+            torch.expm1(x),
+            functional.logsigmoid(x),
+            functional.softplus(x),
+            functional.softplus(x, 2.0, 5.0),
+        ]
+        return torch.cat(results)
+
+
+class LogarithmsOfSums(nn.Module):
+    """Adds probabilities that are given as logarithms."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the results, one row each."""
+        y = x.flip(1)
+        return torch.cat([torch.logaddexp(x, y), torch.logaddexp(x, x), torch.logaddexp2(x, y)])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.full)])
+@pytest.mark.parametrize("module", [Logarithms(), LogarithmsOfSums()])
+@pytest.mark.parametrize("exporter", ["dynamo", "traced", "scripted"])
+def test_logarithms_near_their_limits(exporter: str, module: nn.Module, dtype: torch.dtype) -> None:
+    """The exporters' formulas are 0 for 1e-8, -inf for -20, and inf for 90."""
+    sizes = [
+        1e-30,
+        1e-12,
+        1e-8,
+        3e-6,
+        1e-3,
+        0.1,
+        0.49,
+        0.5,
+        0.51,
+        0.99,
+        1.0,
+        2.0,
+        20.0,
+        30.0,
+        90.0,
+        1e4,
+        1e30,
+        torch.inf,
+    ]
+    x = torch.tensor([[*sizes, 0.0, torch.nan, *(-size for size in sizes)]], dtype=dtype)
+    expected, actual = module(x), exported(module, exporter, x)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=0, equal_nan=True)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_lstm() -> None:
     """Projections have no translation; without them, the exporter's own is used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,40 @@ def test_other_nodes_stay_as_they_are() -> None:
         model = ir.from_proto(proto)
         fill_kernel_gaps(model)
         assert len(model.graph) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", [pytest.param("dynamo", marks=pytest.mark.full), "torchscript"])
+@pytest.mark.parametrize(
+    "options",
+    [{"size": (48, 7)}, {"scale_factor": 2.3}, {"scale_factor": (3.7, 2.0)}, {"scale_factor": 2.0}, {"size": 48}],
+)
+def test_nearest_values_are_those_of_pytorch(options: dict[str, Any], exporter: str) -> None:
+    """At sizes where ``Resize`` returns other rows, and for every position."""
+    import torch  # noqa: PLC0415 - the other tests do not need it
+
+    class Resized(torch.nn.Module):
+        """Resizes images."""
+
+        def forward(self, x: Any) -> Any:
+            """Return the nearest values."""
+            return torch.nn.functional.interpolate(x, mode="nearest", **options)
+
+    content = io.BytesIO()
+    x = torch.rand(2, 3, 9, 11)
+    if exporter == "dynamo":
+        axes: Any = {0: "batch", 2: "height", 3: "width"}
+        program = torch.onnx.export(Resized(), (x,), dynamo=True, dynamic_shapes=(axes,), verbose=False)
+        assert program is not None
+        content.write(program.model_proto.SerializeToString())
+    else:
+        names: Any = {"input_names": ["x"], "dynamic_axes": {"x": [0, 2, 3]}, "opset_version": 18}
+        torch.onnx.export(Resized(), (x,), content, dynamo=False, **names)  # type: ignore[arg-type] # buffers work
+    model = ir.from_proto(onnx.load_from_string(content.getvalue()))
+    fill_kernel_gaps(model)
+    assert ("Resize" in {node.op_type for node in model.graph}) == (options == {"scale_factor": 2.0})
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    for height, width in [*((n, 74 - n) for n in range(5, 70)), (16, 480), (1, 1)]:
+        image = torch.rand(1, 3, height, width)
+        (actual,) = session.run(None, {session.get_inputs()[0].name: image.numpy()})
+        np.testing.assert_array_equal(actual, Resized()(image).numpy())

@@ -571,3 +571,27 @@ def test_script_that_returns_a_dict_in_each_branch(root: Path) -> None:
     for tensor in (x, -x):
         expected = script(tensor).values()
         assert all(torch.equal(a, b) for a, b in zip(source.origin.module(tensor), expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("expression", "rows", "outputs"),
+    [
+        ("[x[i] for i in range(x.shape[0])]", 5, []),
+        ("[x[i] for i in range(x.shape[0])]", 1, []),
+        ("{'a': x, 'b': x + 1} if x.shape[0] < 4 else {'b': x + 1, 'a': x}", 5, []),
+        ("{'a': x, 'b': x + 1} if x.shape[0] < 4 else {'b': x + 1, 'a': x}", 5, ["b"]),
+    ],
+)
+def test_other_outputs_at_another_size_are_rejected(load: Load, expression: str, rows: int, outputs: list[str]) -> None:
+    """More outputs than at the example size, fewer, or others at the same place."""
+    source = load(returning(expression), dims={"batch": {"max": 8, "example": 2}}, outputs=outputs)
+    with pytest.raises(SourceError, match="at this size") as caught:
+        run(source, x=np.zeros((rows, 4), np.float32))
+    assert caught.value.code == "source.outputs"
+
+
+def test_unselected_outputs_may_change_with_the_size(load: Load) -> None:
+    """The selected output has the same name and place."""
+    code = returning("{'a': x, **{f'row_{i}': x[i] for i in range(x.shape[0])}}")
+    source = load(code, dims={"batch": {"max": 8, "example": 2}}, outputs=["a"])
+    assert list(run(source, x=np.zeros((5, 4), np.float32))) == ["a"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -196,6 +198,52 @@ def test_other_nondeterminism_is_rejected(load: Load) -> None:
     with pytest.raises(ParityError) as caught:
         load(code)
     assert caught.value.code == "parity.non-deterministic"
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "datetime.datetime.now().hour",
+        "Datetime.now(datetime.timezone.utc).weekday()",
+        "Datetime.utcnow().minute",
+        "Datetime.today().second",
+        "datetime.date.today().month",
+        "time.time() / 1e9",
+        "now_ns() / 1e18",
+        "time.localtime().tm_hour",
+        "time.gmtime().tm_min",
+        "int(time.strftime('%j'))",
+        "int(time.asctime()[11:13])",
+        "int(time.ctime()[11:13])",
+    ],
+)
+def test_outputs_that_depend_on_the_current_time_are_rejected(load: Load, moment: str) -> None:
+    """The hour is the same in all runs of a build, and would be a constant of the graph."""
+    imports = (
+        "import datetime, time",
+        "from datetime import datetime as Datetime",
+        "from time import time_ns as now_ns",
+    )
+    with pytest.raises(ParityError) as caught:
+        load("".join(f"    {line}\n" for line in imports) + returning(f"x + {moment}"))
+    assert caught.value.code == "parity.non-deterministic"
+
+
+def test_clock_without_an_effect_on_outputs_is_allowed(load: Load) -> None:
+    """A model may measure and log the time of its calls; the clock is restored."""
+    code = STATE.format(line="import datetime; isinstance(self.calls, datetime.datetime); self.calls = time.time()")
+    load("    import time\n" + code)
+    assert time.time.__module__ == "time"
+    assert type(dt.datetime.now(dt.UTC)).__name__ == "datetime"
+
+
+@pytest.mark.parametrize("line", ["self.calls += 1; x = (x + self.calls) * 1e-8", "x = (x + next(self.source)) * 1e-8"])
+def test_state_that_affects_small_outputs_is_rejected(load: Load, line: str) -> None:
+    """The tolerance scales with the outputs."""
+    code = STATE.replace("self.calls = 0", "self.calls = 0; self.source = iter(range(100))").replace("x + 1", "x")
+    with pytest.raises((ParityError, SourceError)) as caught:
+        load(code.format(line=line))
+    assert caught.value.code in {"source.stateful", "parity.non-deterministic"}
 
 
 @pytest.mark.parametrize(
