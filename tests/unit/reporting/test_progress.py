@@ -37,7 +37,7 @@ def test_steps_and_names_are_cut_before_times(name: str, monkeypatch: pytest.Mon
     with progress_view(quiet=False) as progress:
         progress.step(name, "source")
         drawn_lines = list(filter(None, plain(terminal.getvalue()).splitlines()))
-    assert re.search(r"m{30,}…? 0:00:00  source: load the mode", drawn_lines[-1]) is not None
+    assert re.search(r"m{30,}…? 0:00:\d\d  source: load the mode", drawn_lines[-1]) is not None
     assert max(map(len, drawn_lines)) <= 80
 
 
