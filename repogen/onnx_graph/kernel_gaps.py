@@ -15,8 +15,8 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 - Bfloat16, see ``repogen.onnx_graph.bfloat16``.
 - ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
 - ``Resize`` to the nearest value divides a position by ``out / in`` in float32, and PyTorch multiplies it by
-  ``in / out``. At some sizes, such as from 10 to 48, some rows and columns are those of a neighbor. It becomes one
-  ``Gather`` for each axis, unless a constant scale gives the same positions, such as 2.
+  ``in / out``. At some sizes, such as from 10 to 48, some rows and columns are those of a neighbor. There, it becomes
+  one ``Gather`` for each axis, which is slower; where the positions are equal, as for a scale of 2, it stays.
 """
 
 from __future__ import annotations
@@ -242,53 +242,91 @@ def _is_nearest_resize(node: ir.Node) -> bool:
 
 
 def _replace_nearest(node: ir.Node) -> None:
-    """Replace a ``Resize`` of values ``[batch, channels, sizes…]`` by a ``Gather`` for each size."""
+    """Replace a ``Resize`` of values ``[batch, channels, sizes…]`` by a ``Gather`` for each size.
+
+    For sizes that are known at runtime only, ``Resize``, which is much faster, runs where all positions are equal.
+    """
     value, (scales, sizes) = node.inputs[0], (node.inputs[at] if len(node.inputs) > at else None for at in (2, 3))
     if value is None:
         return
     constant = None if scales is None else ir.convenience.get_const_tensor(scales)
-    indices: list[ir.Value] = []
     if constant is not None:
         factors = [float(str(scale)) for scale in constant.numpy()]
         if not all(map(_has_equal_positions, factors)):
-            indices = [_index_at_scale(node, value, axis, factor) for axis, factor in enumerate(factors[2:], start=2)]
+            indices = [_index_at_scale(node, value, axis, factors) for axis in range(2, len(factors))]
+            gathers = _gathers(value, indices)
+            _graph(node).insert_before(node, gathers)
+            _replace(node, gathers[-1].outputs[0])
     elif sizes is not None and (shape := value.shape or node.outputs[0].shape) is not None:
-        indices = [_index_at_size(node, value, axis, sizes) for axis in range(2, len(shape))]
-    result = value
-    for axis, index in enumerate(indices, start=2):
-        result = _insert(node, "Gather", [result, index], value.dtype, axis=axis)
-    if indices:
-        _replace(node, result)
+        pairs = [_indices_at_size(node, value, axis, sizes) for axis in range(2, len(shape))]
+        pytorch, runtime = (_insert(node, "Concat", each, _INT64, axis=0) for each in zip(*pairs, strict=True))
+        is_equal = _insert(node, "Equal", [pytorch, runtime], ir.DataType.BOOL)
+        is_equal = _insert(node, "Cast", [is_equal], ir.DataType.INT32, to=int(ir.DataType.INT32))
+        is_equal = _insert(node, "ReduceMin", [is_equal], ir.DataType.INT32, keepdims=0)
+        is_equal = _insert(node, "Cast", [is_equal], ir.DataType.BOOL, to=int(ir.DataType.BOOL))
+        resize = ir.Node("", "Resize", node.inputs, list(node.attributes.values()))
+        resize.outputs[0].type = value.type
+        branches = {"then_branch": [resize], "else_branch": _gathers(value, [index for index, _ in pairs])}
+        for name, nodes in branches.items():  # graphs give names of their own, which must differ
+            for number, each in enumerate(nodes):
+                each.name = each.outputs[0].name = f"{node.outputs[0].name}_{name}_{number}"
+        graphs = {name: ir.Graph([], nodes[-1].outputs, nodes=nodes, name=name) for name, nodes in branches.items()}
+        choice = ir.node("If", [is_equal], graphs)
+        _graph(node).insert_before(node, choice)
+        _replace(node, choice.outputs[0])
+
+
+def _gathers(value: ir.Value, indices: Sequence[ir.Value]) -> list[ir.Node]:
+    """Return nodes that choose the values of each axis, the last axis first: then the first one has fewer values."""
+    nodes: list[ir.Node] = []
+    for axis in reversed(range(2, 2 + len(indices))):
+        node = ir.node("Gather", [nodes[-1].outputs[0] if nodes else value, indices[axis - 2]], {"axis": axis})
+        node.outputs[0].type = value.type
+        nodes.append(node)
+    return nodes
 
 
 def _has_equal_positions(scale: float) -> bool:
-    """Return whether ONNX Runtime and PyTorch choose the same values for a constant scale."""
+    """Return whether ONNX Runtime and PyTorch choose the same values for a constant scale.
+
+    For small images, PyTorch ignores the scale if the size stays the same or is doubled: 9 at 2.1 becomes 18.
+    """
+    if 1 < scale < 3 and scale != 2:  # noqa: PLR2004 - the scales of which the rounded size may be once or twice
+        return False
     positions = np.arange(_MAX_POSITIONS, dtype=np.float32)
     return np.array_equal(np.floor(positions / np.float32(scale)), np.floor(positions * np.float32(1 / scale)))
 
 
-def _index_at_scale(node: ir.Node, value: ir.Value, axis: int, scale: float) -> ir.Value:
+def _index_at_scale(node: ir.Node, value: ir.Value, axis: int, scales: list[float]) -> ir.Value:
     """Return the index of the value for each position, as PyTorch computes it from a scale."""
+    scale, is_image = scales[axis], len(scales) == 4  # noqa: PLR2004 - [batch, channels, height, width]
     length = _insert(node, "Shape", [value], _INT64, start=axis, end=axis + 1)
     size = _insert(node, "Cast", [length], _DOUBLE, to=int(_DOUBLE))
     size = _insert(node, "Floor", [_insert(node, "Mul", [size, _constant(node, np.array(scale))], _DOUBLE)], _DOUBLE)
     size = _insert(node, "Cast", [size], _INT64, to=int(_INT64))
-    return _index(node, length, size, _constant(node, np.array([1 / scale], np.float32)))
+    factor = _constant(node, np.array([1 / scale], np.float32))
+    for multiple in (1, 2) if is_image else ():
+        sized = _insert(node, "Mul", [length, _constant(node, np.array([multiple]))], _INT64)
+        is_multiple = _insert(node, "Equal", [size, sized], ir.DataType.BOOL)
+        exact = _constant(node, np.array([1 / multiple], np.float32))
+        factor = _insert(node, "Where", [is_multiple, exact, factor], _FLOAT)
+    return _index(node, length, size, factor)
 
 
-def _index_at_size(node: ir.Node, value: ir.Value, axis: int, sizes: ir.Value) -> ir.Value:
-    """Return the index of the value for each position, as PyTorch computes it from a size."""
+def _indices_at_size(node: ir.Node, value: ir.Value, axis: int, sizes: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the index of the value for each position, as PyTorch and as ONNX Runtime compute it from a size."""
     length = _insert(node, "Shape", [value], _INT64, start=axis, end=axis + 1)
     size = _insert(node, "Gather", [sizes, _constant(node, np.array([axis]))], _INT64)
-    floats = [_insert(node, "Cast", [each], _FLOAT, to=int(_FLOAT)) for each in (length, size)]
-    return _index(node, length, size, _insert(node, "Div", floats, _FLOAT))
+    old, new = (_insert(node, "Cast", [each], _FLOAT, to=int(_FLOAT)) for each in (length, size))
+    factor, scale = _insert(node, "Div", [old, new], _FLOAT), _insert(node, "Div", [new, old], _FLOAT)
+    return _index(node, length, size, factor), _index(node, length, size, scale, "Div")
 
 
-def _index(node: ir.Node, length: ir.Value, size: ir.Value, factor: ir.Value) -> ir.Value:
+def _index(node: ir.Node, length: ir.Value, size: ir.Value, factor: ir.Value, operator: str = "Mul") -> ir.Value:
     zero, one = (_constant(node, np.array(number)) for number in (0, 1))
     positions = _insert(node, "Range", [zero, _insert(node, "Squeeze", [size], _INT64), one], _INT64)
     positions = _insert(node, "Cast", [positions], _FLOAT, to=int(_FLOAT))
-    index = _insert(node, "Floor", [_insert(node, "Mul", [positions, factor], _FLOAT)], _FLOAT)
+    index = _insert(node, "Floor", [_insert(node, operator, [positions, factor], _FLOAT)], _FLOAT)
     index = _insert(node, "Cast", [index], _INT64, to=int(_INT64))
     return _insert(node, "Min", [index, _insert(node, "Sub", [length, one], _INT64)], _INT64)
 
