@@ -48,6 +48,8 @@ PROVIDED = frozenset({"numpy"})
 COMMON = "common"
 _MAX_ROUNDS = 10
 _MAX_METADATA = 2**22
+_MAX_REQUIREMENT = 2000
+"""Characters; Python converts at most 4300 digits to a number, such as one in a version."""
 # The code is verified on the embedded Triton, whose Python backend needs NumPy 1.
 _NUMPY = "numpy<2"
 _DATA = re.compile(r"[^/]+\.data/(?P<scheme>[^/]+)/(?P<path>.+)")
@@ -222,12 +224,25 @@ def _read_wheel(path: Path) -> _Wheel:
         with open_archive(path) as archive:
             member = next(each for each in archive.names if each.endswith(".dist-info/METADATA"))
             text = archive.read(member, _MAX_METADATA).decode("utf-8", errors="replace")
-        requires = tuple(map(Requirement, HeaderParser().parsestr(text).get_all("Requires-Dist") or ()))
+        requires = _requires(text)
     except ContentError as error:
         raise _error(f"{path.name} is not a valid wheel: it {error}") from error
     except (InvalidWheelFilename, InvalidRequirement, StopIteration, RecursionError) as error:
         raise _error(f"{path.name} is not a valid wheel: {str(error) or 'it has no metadata'}") from error
     return _Wheel(path, name, str(version), sha256_file(path), requires)
+
+
+def _requires(metadata: str) -> tuple[Requirement, ...]:
+    """Return the requirements in the metadata of a wheel.
+
+    Raises:
+        ContentError: One of them is very long.
+        InvalidRequirement: One of them is not valid.
+    """
+    lines = HeaderParser().parsestr(metadata).get_all("Requires-Dist") or ()
+    if long := next((line for line in lines if len(line) > _MAX_REQUIREMENT), ""):
+        raise ContentError(f"has the requirement {long[:40]}…, which is longer than {_MAX_REQUIREMENT} characters")
+    return tuple(map(Requirement, lines))
 
 
 def _needed(

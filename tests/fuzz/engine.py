@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.fuzz.mutations import Mutator
 
 Read: TypeAlias = "Callable[[Path], object]"
-"""Reads the fuzzed file."""
+"""Reads the fuzzed file; a text that it returns, without values of the file, is the outcome of the input."""
 
 CPU_SECONDS = 20.0
 """CPU time that a reader may use for one input of at most ``MAX_BYTES``."""
@@ -148,10 +148,10 @@ class Fuzzer:
     def _outcome(self, data: bytes) -> str:
         try:
             with _time_limit():
-                self._read(self._path)
+                text = self._read(self._path)
         except RepogenError as error:
             if error.exit_code is not ExitCode.BUG:
-                return f"{error.code} {_words(error.message)}"
+                return f"{error.code} {words(error.message)}"
             self._fail(error, data)
             return "bug"
         except (KeyboardInterrupt, SystemExit):
@@ -159,7 +159,7 @@ class Fuzzer:
         except BaseException as error:  # noqa: BLE001 - every other exception is a failure
             return self._fail(error, data)
         self.result.accepted += 1
-        return "accepted"
+        return f"accepted {text}" if isinstance(text, str) else "accepted"
 
     def _fail(self, error: BaseException, data: bytes) -> str:
         line = f"{type(error).__name__} at {_place(error)}: {str(error)[:120]!r}"
@@ -177,7 +177,7 @@ class Fuzzer:
         return kind
 
 
-def _words(message: str) -> str:
+def words(message: str) -> str:
     """Return the words of a message without numbers and quoted text, which depend on the input."""
     return " ".join(re.findall(r"[a-z]{2,}", re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "", message[:300])))[:120]
 

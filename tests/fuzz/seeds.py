@@ -231,7 +231,8 @@ def results() -> list[bytes]:
     build = replace(reports.BUILD, models=(replace(reports.MODEL, name="m"),))
     bench = replace(reports.BENCH, models=(replace(reports.BENCH.models[0], name="m"),))
     documents: list[Any] = [as_dict(build), as_dict(bench), asdict(replace(reports.TUNING, model="m"))]
-    return [json.dumps(document).encode() for document in documents]
+    # JSON with half of a surrogate pair is not decoded
+    return [json.dumps(document).replace("\\udc80", "?").encode() for document in documents]
 
 
 def tasks() -> list[bytes]:
@@ -370,7 +371,8 @@ def wheels() -> list[bytes]:
         b"Requires-Dist: r (==1.0); python_version < '3.13'\n\ntext\n"
     )
     members = {"p/__init__.py": b"", "p-1.0.dist-info/METADATA": metadata, "p-1.0.data/purelib/x.py": b"1"}
-    return [zipped(members), zipped({"p-1.0.dist-info/METADATA": metadata})]
+    long_number = metadata.replace(b",<2", b",<" + b"9" * 5000)
+    return [zipped(members), *(zipped({"p-1.0.dist-info/METADATA": content}) for content in (metadata, long_number))]
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.errors import RepogenError
 from tests.fuzz import seeds
-from tests.fuzz.engine import PROGRESS, Target
+from tests.fuzz.engine import PROGRESS, Target, words
 from tests.fuzz.mutations import (
     array_mutator,
     bytes_mutator,
@@ -46,6 +46,19 @@ def _read_all(*readers: Callable[[], object]) -> None:
             errors.append(error)
     if errors:
         raise next((error for error in errors if error.exit_code == error.exit_code.BUG), errors[0])
+
+
+def _outcomes(*readers: Callable[[], object]) -> str:
+    """Call readers, none of which accepts what another one does; return the outcome of each."""
+    outcomes = []
+    for reader in readers:
+        try:
+            outcomes.append(str(reader()))
+        except RepogenError as error:
+            if error.exit_code == error.exit_code.BUG:
+                raise
+            outcomes.append(f"{error.code} {words(error.message)}")
+    return "; ".join(outcomes)
 
 
 def _version_commands(repository: Path) -> tuple[Callable[[], object], ...]:
@@ -389,17 +402,21 @@ def _plan_file(directory: Path) -> Read:
 def _results(directory: Path) -> Read:
     """Fuzz what build, bench and tune measured, up to the report of a repository."""
     import repogen
-    from repogen.reporting.results import result_file
+    from repogen.reporting.results import read_results, result_file
 
     repository = directory / "repository"
     seeds.write_model(repository, "m")
 
-    def read(path: Path) -> None:
+    def read(path: Path) -> str:
         for command in ("build", "bench", "tune"):
             file = result_file(directory / "results", command, "m")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(path.read_bytes())
         repogen.report(repository, output=directory / "report.html", results=directory / "results")
+        measured = read_results(directory / "results", "m")
+        names = [name for name in ("build", "bench", "tuning") if getattr(measured, name) is not None]
+        page = (directory / "report.html").read_text(encoding="utf-8")
+        return " ".join([*names, *(str(page.count(tag)) for tag in ("<svg", "<tr", "<li", "<p"))])
 
     return read
 
@@ -475,8 +492,8 @@ def _signature(directory: Path) -> Read:
 
     version, signer = seeds.signed_version(directory)
 
-    def read(_: Path) -> None:
-        assert isinstance(verify_signature(version, signer), str)
+    def read(_: Path) -> str:
+        return words(verify_signature(version, signer))
 
     return read
 
@@ -499,43 +516,48 @@ def _messages(_: Path) -> Read:  # noqa: C901 - one function for each message
     url: Any = location("oci://registry.example.com/m:1")
     image = reference(url)
 
-    def webhook(body: bytes) -> None:
+    def webhook(body: bytes) -> str:
         headers = {signature.DELIVERY_ID: "d", signature.TIMESTAMP: "1000"}
         headers[signature.SIGNATURE] = sign(secret, "d", "1000", body).decode()
         try:
-            signature.Verifier(secret.decode(), lambda: 1000.0).event(headers, body)
-        except signature.RejectedError:
-            return
+            event = signature.Verifier(secret.decode(), lambda: 1000.0).event(headers, body)
+        except signature.RejectedError as error:
+            return words(str(error))
+        return type(event).__name__
 
     def manifest(body: bytes) -> None:
         registry: Any = SimpleNamespace(_manifest=lambda: body, _image=image)
         Registry.layers(registry)
 
-    def response(body: bytes) -> None:
+    def response(body: bytes) -> str:
+        outcomes = []
         for length in (None, str(body.find(b"\n") + 1), "-1", "x"):
             try:
                 decode_response(body, length)
-            except RefusedError:
-                continue
+                outcomes.append("")
+            except RefusedError as error:
+                outcomes.append(words(error.message))
+        return ", ".join(outcomes)
 
-    def metadata(body: bytes) -> None:
+    def metadata(body: bytes) -> str:
         try:
             model = _METADATA.validate_json(body)
         except ValueError:
-            return
+            return "no metadata"
         _curl("127.0.0.1:8000", model)
         _python(model)
+        return "metadata"
 
-    def read(path: Path) -> None:
+    def read(path: Path) -> str:
         body = path.read_bytes()
         text = body.decode(errors="replace")
-        _read_all(
+        return _outcomes(
             lambda: webhook(body),
             lambda: _has_ended(body),
             lambda: manifest(body),
             lambda: response(body),
             lambda: metadata(body),
-            lambda: parse_result(text, text),
+            lambda: type(parse_result(text, text)).__name__,
         )
 
     return read
