@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     import click
 
+# Bash inserts a completion as it is: `$(…)` in the name of a directory would run when the line is entered, and a name
+# that begins with a dash would be an option.
+_WORD = re.compile(r"(?!-)[\w.@%+=:,/-]+")
 _SPEC = Path("repogen.yaml")
 _REPOSITORY = Path("model_repository")
 
@@ -70,4 +74,6 @@ def _argument(context: click.Context, *names: str) -> str | Path | None:
 
 
 def _starting(incomplete: str, choices: Iterable[object]) -> list[str]:
-    return [str(choice) for choice in choices if str(choice).startswith(incomplete)]
+    """Return the choices that start with a text; not those that a shell would interpret."""
+    texts = map(str, choices)
+    return [text for text in texts if text.startswith(incomplete) and _WORD.fullmatch(text)]

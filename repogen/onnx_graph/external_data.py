@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -33,23 +34,35 @@ _BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12
 def nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """Yield every node, including those of subgraphs and functions."""
     queue = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
+    for attribute in _defaults(proto):
+        queue += _nodes_of(attribute)
     while queue:
         node = queue.pop()
         yield node
         for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                queue.extend(graph.node)
+            queue += _nodes_of(attribute)
+
+
+def _defaults(proto: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
+    """Yield the default values of the attributes of functions."""
+    for function in proto.functions:
+        yield from function.attribute_proto
+
+
+def _nodes_of(attribute: onnx.AttributeProto) -> Iterator[onnx.NodeProto]:
+    for graph in (attribute.g, *attribute.graphs):
+        yield from graph.node
 
 
 def tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield every tensor that can have external data: initializers and attributes, including those of subgraphs."""
     graphs = [proto.graph]
-    for node in nodes(proto):
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                yield from (sparse.values, sparse.indices)
-            graphs += [attribute.g, *attribute.graphs]
+    attributes = (attribute for node in nodes(proto) for attribute in node.attribute)
+    for attribute in chain(_defaults(proto), attributes):
+        yield from (attribute.t, *attribute.tensors)
+        for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+            yield from (sparse.values, sparse.indices)
+        graphs += [attribute.g, *attribute.graphs]
     for graph in graphs:
         yield from graph.initializer
         for sparse in graph.sparse_initializer:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import shape_inference
 
+from repogen.onnx_graph.shape_bounds import ShapeBounds
 from repogen.triton_config.rules.graph import UNDECIDED_DIM
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _MAX_NODES = 50_000
 _MAX_BYTES = 64 * 2**20
+_MAX_DIMS = 4_000_000
+"""Of all values of a graph together; each needs about 50 bytes."""
 _MAX_VALUES = 64
 """Elements of an initializer whose values may be a shape."""
 _NEW_SYMBOL = "unk__"
@@ -85,7 +88,7 @@ def _inferred_shapes(proto: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
     if len(proto.graph.node) > _MAX_NODES or proto.functions:  # functions may call themselves
         return {}
     stripped = _stripped(proto)
-    if stripped.ByteSize() > _MAX_BYTES:
+    if stripped.ByteSize() > _MAX_BYTES or ShapeBounds().dims(stripped.graph, _MAX_DIMS) > _MAX_DIMS:
         return {}
     try:
         inferred = shape_inference.infer_shapes(stripped)

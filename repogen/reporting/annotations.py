@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,7 +159,7 @@ def _position(place: str, root: Path, workspace: Path) -> dict[str, str]:
     if match is None:
         return {}
     for base in (Path(), root):
-        file = (base / match["file"]).resolve()
+        file = Path(os.path.realpath(base / match["file"]))  # unlike resolve, for links that lead to themselves
         if file.is_relative_to(workspace) and file.is_file():
             properties = {"file": file.relative_to(workspace).as_posix(), "line": match["line"], "col": match["col"]}
             return {name: value for name, value in properties.items() if value}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from repogen.smoke.inference import Limits, SequencePosition, WireTensor
 
 _PROBE_SECONDS = 10.0
+_MAX_OUTPUTS = 4096
 _TOO_LARGE = "Received message larger than max"
 """gRPC's message; it names the side that received the message."""
 _CONNECTION_ERRORS = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
@@ -265,8 +266,13 @@ def _version(text: str) -> int | None:
 
 
 def _outputs(result: InferResult) -> Arrays:
+    outputs = result.get_response().outputs
+    if len(outputs) > _MAX_OUTPUTS:  # tritonclient searches each name from the start
+        raise RefusedError(
+            "INVALID_ANSWER", f"the response has {len(outputs)} outputs; at most {_MAX_OUTPUTS} are read"
+        )
     try:
-        arrays = {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+        arrays = {output.name: result.as_numpy(output.name) for output in outputs}
     except (ValueError, struct.error) as error:
         raise RefusedError(
             "INVALID_ANSWER",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from repogen.stores.fsspec_store import FsspecStore, missing_extra
@@ -37,6 +38,7 @@ class AzureStore(FsspecStore):
         self.errors = (OSError, ValueError, azure_errors.AzureError, TimeoutError)
         with self.requests_to(bucket):
             filesystem = AzureBlobFileSystem(anon=False, use_listings_cache=False, skip_instance_cache=True)
+        _keep_compressed(filesystem.service_client)
         super().__init__(bucket, filesystem)
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
@@ -95,6 +97,21 @@ class AzureStore(FsspecStore):
         from fsspec.asyn import sync  # noqa: PLC0415 - an extra
 
         return sync(self.filesystem.loop, function, *arguments)
+
+
+def _keep_compressed(client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
+    """Let a client return the bytes of an object as they are stored.
+
+    Who writes an object sets its encoding, and the SDK would unpack it in memory: a file of 1 MiB can have 1 GiB.
+    """
+    get_blob_client = client.get_blob_client
+
+    def without_unpacking(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - of the SDK
+        blob = get_blob_client(*args, **options)
+        blob.download_blob = partial(blob.download_blob, decompress=False)
+        return blob
+
+    client.get_blob_client = without_unpacking
 
 
 def _quoted(etag: str) -> str:

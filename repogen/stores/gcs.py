@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from repogen.errors import PublishError
 from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
 from repogen.stores.interface import MAX_PAGES, ChangedError, StoredObject
 
@@ -40,6 +41,8 @@ class GcsStore(FsspecStore):
         for _ in range(MAX_PAGES):
             answer = self._call("GET", f"b/{quote(self.bucket)}/o", json_out=True, prefix=prefix, **page)
             for entry in answer.get("items") or ():
+                if entry.get("contentEncoding", "identity") not in {"", "identity"}:
+                    raise _compressed(entry["name"])
                 modified = datetime.fromisoformat(entry["updated"]).timestamp()
                 yield StoredObject(entry["name"], int(entry["size"]), str(entry["generation"]), modified)
             if not answer.get("nextPageToken"):
@@ -78,6 +81,15 @@ class GcsStore(FsspecStore):
 
     def _call(self, method: str, path: str, **options: object) -> Any:  # noqa: ANN401 - decoded JSON
         return self.filesystem.call(method, path, **options)
+
+
+def _compressed(key: str) -> PublishError:
+    """Return the error of an object that Google, or the library, would unpack: in memory, and to any size."""
+    return PublishError(
+        f"the store has the object {key!r:.200} with a content encoding",
+        "upload it without one, such as gzip: Triton reads the bytes as they are stored",
+        code="store.encoding",
+    )
 
 
 class Gcs:

@@ -15,8 +15,10 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch._ops import HigherOrderOperator, OpOverload
 
 from repogen.errors import SourceError
+from repogen.files import is_plain_name
 from repogen.files.archive import open_archive
 from repogen.source.torch.scan_script import FILE_OPERATOR
 
@@ -97,6 +99,7 @@ def _require_new_format(path: Path, names: Collection[str]) -> None:
 
 
 def _scan_member(path: Path, name: str, reader: Any) -> None:  # noqa: ANN401 - torch._C is untyped
+    name = name.lower()  # the reader ignores case: torch finds a member under a name that is not in the list
     folder, _, file = name.rpartition("/")
     if name.startswith(_COMPILED):
         _reject(path, f"contains a compiled library ({file})")
@@ -112,6 +115,8 @@ def _scan_payloads(path: Path, folder: str, payloads: Any, reader: Any) -> None:
     """Scan pickled weights or constants; the others are plain bytes."""
     for payload in payloads["config"].values():
         file = str(payload["path_name"])
+        if not is_plain_name(file):  # torch joins it to the folder, and an absolute path replaces the folder
+            _reject(path, f"has a payload with the name {file[:80]!r}")
         if file.startswith(_OBJECTS):
             _reject(path, f"contains a Python object ({file})")
         if payload.get("use_pickle"):
@@ -165,7 +170,20 @@ def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
 
 
 def _is_operator(target: str) -> bool:
-    return target in _SIZE_FUNCTIONS or any(pattern.fullmatch(target) for pattern in (_OPERATOR, _CONTROL))
+    """Return whether a target is a function of sizes or an operator; a custom one need not be registered here.
+
+    torch resolves it by attributes, and calls whatever that leads to, such as ``torch.ops.load_library``.
+    """
+    if target in _SIZE_FUNCTIONS:
+        return True
+    if not any(pattern.fullmatch(target) for pattern in (_OPERATOR, _CONTROL)):
+        return False
+    resolved: object = torch
+    for name in target.split(".")[1:]:
+        resolved = getattr(resolved, name, None)
+        if resolved is None:
+            return True  # torch rejects it as well
+    return isinstance(resolved, (OpOverload, HigherOrderOperator))
 
 
 def _is_size(expression: str) -> bool:

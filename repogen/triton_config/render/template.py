@@ -11,6 +11,7 @@ from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader, StrictUndefined, 
 from jinja2.exceptions import SecurityError
 from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from pydantic import BaseModel
 
 from repogen.artifacts.steps import EnsembleStep  # noqa: TC001 - pydantic decodes by these annotations
 from repogen.errors import ConfigError, first_line
@@ -112,6 +113,14 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     """Jinja's sandbox, which limits ``range``; this one also limits products such as ``"a" * 10**9``."""
 
     intercepted_binops = frozenset({"*", "**"})
+
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
+        """Return whether a template may read an attribute: of a model only its fields.
+
+        The methods of pydantic's models read files and unpickle text.
+        """
+        is_field = not isinstance(obj, BaseModel) or attr in type(obj).model_fields
+        return is_field and bool(super().is_safe_attribute(obj, attr, value))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Multiply small integers only."""

@@ -18,7 +18,7 @@ from google.protobuf.text_encoding import CEscape
 
 from repogen.artifacts.file_names import MAX_CONFIG_BYTES, MAX_CONFIG_TOKENS
 from repogen.errors import ConfigError
-from repogen.files.content import ContentError, read_text
+from repogen.files.content import ContentError, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def empty_config() -> ModelConfig:
 
 
 def read_config_text(path: Path, origin: str) -> str:
-    """Return the text of a config.pbtxt.
+    """Return the text of a config.pbtxt as Triton reads it: a carriage return does not end a comment.
 
     Args:
         path: The file.
@@ -95,10 +95,11 @@ def read_config_text(path: Path, origin: str) -> str:
         OSError: It can't be read.
     """
     try:
-        return read_text(path, MAX_CONFIG_BYTES)
-    except ContentError as error:
+        return read_bytes(path, MAX_CONFIG_BYTES).decode()
+    except (ContentError, UnicodeDecodeError) as error:
+        problem = error if isinstance(error, ContentError) else "is not UTF-8"
         raise PbtxtError(
-            f"{origin} {error}", "a config is usually a few kilobytes of UTF-8 text", where=origin
+            f"{origin} {problem}", "a config is usually a few kilobytes of UTF-8 text", where=origin
         ) from error
 
 

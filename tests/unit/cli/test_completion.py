@@ -81,3 +81,11 @@ def test_script_for_a_shell(shell: str) -> None:
     environment = {"_REPOGEN_COMPLETE": f"{shell}_source", "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert (run.returncode, "_REPOGEN_COMPLETE" in run.stdout) == (0, True), run.stderr
+
+
+def test_names_that_a_shell_would_interpret(tmp_path: Path) -> None:
+    """Bash inserts a completion as it is, so the name of a directory in a foreign repository could be a command."""
+    for name in ("$(date)", "`date`", "a;b", "a b", "a\nb", "a&b", "*", "~", "-x", "--server=a"):
+        (tmp_path / "model_repository" / name).mkdir()
+    assert completed("smoke", "--model", "") == ["published"]
+    assert completed("smoke", "--model", "$") == []

@@ -202,6 +202,13 @@ def test_position_outside_of_the_workspace(spec: Spec) -> None:
     assert elsewhere.command(Path()) == "::error title=publish::no"
 
 
+def test_position_in_a_loop_of_links(tmp_path: Path) -> None:
+    """A link of a foreign repository that leads to itself has no position."""
+    (tmp_path / "config.pbtxt").symlink_to("config.pbtxt")
+    annotation = Annotation("error", "RG001", "m", (f"{tmp_path / 'config.pbtxt'}:1",))
+    assert annotation.command(tmp_path) == "::error title=RG001::m"
+
+
 def test_error_of_the_build_is_annotated(spec: Spec) -> None:
     """An error outside the models is annotated."""
     report = BuildReport(Path("r"), (), PublishError("the run could not be ended").record)

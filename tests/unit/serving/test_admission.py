@@ -274,6 +274,19 @@ def with_location(*values: str, key: str = "location") -> onnx.ModelProto:
     return graph
 
 
+def with_default(location: str) -> onnx.ModelProto:
+    """Return a graph with a function whose attribute has a default value in a file."""
+    value = with_location(location).graph.initializer[0]
+    constant = onnx.helper.make_node("Constant", [], ["y"])
+    constant.attribute.add(name="value", type=onnx.AttributeProto.TENSOR, ref_attr_name="value")
+    opset = onnx.helper.make_opsetid("", 17)
+    function = onnx.helper.make_function("own", "Weight", [], ["y"], [constant], [opset])
+    function.attribute_proto.add(name="value", type=onnx.AttributeProto.TENSOR, t=value)
+    graph = graphs.matmul()
+    graph.functions.append(function)
+    return graph
+
+
 def as_web_page(graph: onnx.ModelProto) -> bytes:
     """Return a graph that begins with an unknown field, which looks like a page."""
     return b"\x0a\x20" + b"<html>".ljust(32) + graph.SerializeToString()
@@ -294,6 +307,7 @@ def without_version(graph: onnx.ModelProto) -> bytes:
         ("", "1/model.onnx", with_location(LEAK, "").SerializeToString()),
         ("", "1/model.onnx", with_location(LEAK, "model.onnx").SerializeToString()),
         ("", "1/model.onnx", with_location("*/_ORT_MEM_ADDR_/*").SerializeToString()),
+        ("", "1/model.onnx", with_default(LEAK).SerializeToString()),
         ('default_model_filename: "a/b/graph.bin"', "1/a/b/graph.bin", with_location(LEAK).SerializeToString()),
         ('default_model_filename: "/a/model.onnx"', "1/a/model.onnx", with_location(LEAK).SerializeToString()),
         ('default_model_filename: "a/b"', "1/a/b/model.onnx", with_location(LEAK).SerializeToString()),
@@ -303,7 +317,19 @@ def without_version(graph: onnx.ModelProto) -> bytes:
             with_location(LEAK).SerializeToString(),
         ),
     ],
-    ids=["file", "page", "version", "empty", "several", "memory", "nested", "absolute", "directory", "capability"],
+    ids=[
+        "file",
+        "page",
+        "version",
+        "empty",
+        "several",
+        "memory",
+        "default",
+        "nested",
+        "absolute",
+        "directory",
+        "capability",
+    ],
 )
 def test_graph_that_may_read_other_files_is_refused(tmp_path: Path, config: str, file: str, content: bytes) -> None:
     """Wherever the config looks for it, and also if repogen cannot parse what the server's parser might."""

@@ -135,3 +135,11 @@ def test_response_larger_than_expected_is_rejected(echo: tuple[Echo, GrpcClient]
             send()
     assert np.array_equal(client.infer("m", 1, request, max_bytes=2**22 + 1)["x"], VALUES)
     assert np.array_equal(client.infer("m", 1, request)["x"], VALUES)
+
+
+def test_number_of_outputs_has_a_limit(echo: tuple[Echo, GrpcClient]) -> None:
+    """The time to read them grows with the square of their number; a response has room for hundreds of thousands."""
+    _, client = echo
+    inputs = [WireTensor(str(number), "BOOL", np.zeros(1, np.bool_)) for number in range(5000)]
+    with pytest.raises(RefusedError, match="has 5000 outputs"):
+        client.infer("m", 1, inputs)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SELF = "__self__"
+"""An attribute of functions."""
+
+
 class Tagger(nn.Module):
     """Accepts floats, integers, a number and a dict; returns a dict that contains a tuple."""
 
@@ -243,6 +247,9 @@ def _replacing(old: str, new: str) -> Callable[[str, bytes], bytes]:
     [
         ("torch.ops.aten.linear.default", "torch.os.system", "calls 'torch.os.system'"),
         ("torch.ops.aten.linear.default", "torch.ops.load_library", "calls 'torch.ops.load_library'"),
+        ("torch.ops.aten.linear.default", f"torch.ops.load_library.{SELF}.load_library", f"{SELF}.load_library'"),
+        ("torch.ops.aten.linear.default", f"torch.ops.load_library.{SELF}.import_module", f"{SELF}.import_module'"),
+        ("torch.ops.aten.linear.default", "torch.ops.aten.__dict__.pop", "calls 'torch.ops.aten.__dict__.pop'"),
         ("torch.ops.aten.linear.default", "torch.ops.aten.from_file.default", "which reads or writes files"),
         ("torch.ops.aten.linear.default", "torch.ops.aten.save.default", "which reads or writes files"),
         ("torch.ops.aten.linear.default", "torch.ops.image.write_file.default", "which reads or writes files"),
@@ -255,6 +262,76 @@ def test_graph_that_would_run_code_is_rejected(program: Path, tmp_path: Path, ol
     error = rejected(_rewritten(program, tmp_path / "bad.pt2", _replacing(old, new)))
     assert error.code == "source.archive"
     assert message in error.message
+
+
+def test_operator_as_an_argument_is_checked(tmp_path: Path) -> None:
+    """A control-flow operator calls it: a function of `torch.ops` imports a module, and loads a library."""
+    mark = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()")
+
+    class Plus(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    program = tmp_path / "plus.pt2"
+    shapes = {"x": {0: Dim("batch", min=1, max=8)}}
+    torch.export.save(torch.export.export(Plus(), (torch.randn(3, 4),), dynamic_shapes=shapes), program)
+
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        document = json.loads(content)
+        graph = document["graph_module"]["graph"]
+        output = graph["nodes"][0]["outputs"][0]["as_tensor"]["name"]
+        graph["tensor_values"]["more"] = graph["tensor_values"][output]
+        arguments = [{"as_operator": f"torch.ops.load_library.{SELF}.import_module"}, {"as_string": "evil"}]
+        node = {
+            **graph["nodes"][0],
+            "target": "torch.ops.higher_order.wrap",
+            "inputs": [{"name": "", "arg": argument, "kind": 1} for argument in arguments],
+            "outputs": [{"as_tensor": {"name": "more"}}],
+            "name": "more",
+        }
+        graph["nodes"].insert(0, node)
+        return json.dumps(document).encode()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        error = rejected(_rewritten(program, tmp_path / "bad.pt2", change))
+    assert "which is not a PyTorch operator" in error.message
+    assert not mark.exists()
+
+
+def test_members_under_another_case_are_scanned(program: Path, tmp_path: Path) -> None:
+    """PyTorch finds the example inputs under any case, and unpickles them."""
+    mark = tmp_path / "ran"
+    target = tmp_path / "bad.pt2"
+    with zipfile.ZipFile(program) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            if "sample_inputs" not in name:
+                new.writestr(name, old.read(name))
+        new.writestr(f"{program.stem}/DATA/SAMPLE_INPUTS/MODEL.PT", _pickled(mark))
+    assert "contains more than tensors" in rejected(target).message
+    assert not mark.exists()
+
+
+def test_pickle_outside_of_its_folder_is_rejected(program: Path, tmp_path: Path) -> None:
+    """PyTorch would read a different member from the scan: it joins the name to the folder, as paths are joined."""
+    mark = tmp_path / "ran"
+    tensor = io.BytesIO()
+    torch.save(torch.zeros(1), tensor)
+
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("model_weights_config.json"):
+            return content
+        config = json.loads(content)
+        next(iter(config["config"].values())).update(path_name="/evil", use_pickle=True)
+        return json.dumps(config).encode()
+
+    members = {"data/weights//evil": tensor.getvalue(), "/evil": _pickled(mark)}
+    error = rejected(_rewritten(program, tmp_path / "bad.pt2", change, **members))
+    assert "has a payload with the name '/evil'" in error.message
+    assert not mark.exists()
 
 
 def test_pickles_in_a_program_are_rejected(program: Path, tmp_path: Path) -> None:

@@ -103,6 +103,24 @@ def test_template_without_end_is_an_error_of_its_line(
     assert reason in caught.value.message
 
 
+@pytest.mark.parametrize("model", ["instance_groups[0]", "dynamic_batching", "version_policy.latest"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        r"parse_raw('cos\nsystem\n(S\'touch MARK\'\ntR.', proto='pickle', allow_pickle=True)",
+        "parse_file('/etc/hostname')",
+        "model_construct()",
+    ],
+)
+def test_methods_of_variables_are_not_available(tmp_path: Path, model: str, method: str) -> None:
+    """Those of pydantic's models unpickle text, which runs any command, and read files."""
+    template = "{{ " + f"{model}.{method}" + " }}"
+    (tmp_path / TEMPLATE).write_text(template.replace("MARK", str(tmp_path / "mark")), encoding="utf-8")
+    with pytest.raises(ConfigError, match="is unsafe"):
+        render(VARIABLES, tmp_path)
+    assert not (tmp_path / "mark").exists()
+
+
 def test_template_that_crashes_the_process_is_an_error(isolated: Callable[..., str]) -> None:
     """Expressions that are nested too deeply for Python's compiler are reported as well."""
     for depth in (150, 5_000, 200_000):
