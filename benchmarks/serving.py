@@ -79,7 +79,7 @@ def cosine(predict, data):
 
 
 def published(example: str, directory: Path, *, int8: bool = False) -> Spec:
-    """Copy an example, build it into the copy, and return its spec.
+    """Copy an example, with a budget for int8 if it has large products of matrices; build it, and return its spec.
 
     Args:
         example: Name of the example.
@@ -90,11 +90,11 @@ def published(example: str, directory: Path, *, int8: bool = False) -> Spec:
         SystemExit: The build failed, or dropped the pass.
     """
     shutil.copytree(ROOT / "examples" / example, directory, ignore=shutil.ignore_patterns("build", "__pycache__"))
-    if int8:
+    if example in INT8:
         path = directory / "repogen.yaml"
         budget = 'quality: {callable: "quality.py:cosine", max_drop: 0.05}'
         text = path.read_text(encoding="utf-8")
-        passes = "optimize: [onnxsim, {name: int8-dynamic, gain: false}]"
+        passes = f"optimize: [onnxsim{', {name: int8-dynamic, gain: false}' if int8 else ''}]"
         path.write_text(text.replace("optimize: [onnxsim]", f"{budget}\n    {passes}"), encoding="utf-8")
         (directory / "quality.py").write_text(QUALITY, encoding="utf-8")
     spec = repogen.load_spec(directory / "repogen.yaml")
