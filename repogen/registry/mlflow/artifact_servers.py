@@ -1,10 +1,12 @@
-"""The servers to which MLflow may send credentials when it reads or writes artifacts.
+"""The servers and directories in which MLflow may read and write artifacts.
 
 Any user of a registry can register a version whose files are at any URI, or create an experiment whose artifacts are.
-MLflow sends the credentials of the tracking server to every HTTP server that such a URI names, and those of Azure to
-every domain. While repogen calls MLflow, they are sent to the tracking server, to Azure, and to servers that the user
-names in REPOGEN_ARTIFACT_SERVERS. Sources: mlflow.store.artifact.http_artifact_repo, mlflow_artifacts_repo,
-azure_data_lake_artifact_repo and azure_blob_artifact_repo of MLflow 3.17.
+MLflow sends the credentials of the tracking server to every HTTP server that such a URI names, and those of Azure and
+AWS to every domain. It waits indefinitely for servers of FTP, and reads and writes any directory of this machine.
+While repogen calls MLflow, it uses the tracking server, Azure, Cloudflare, and what the user names in
+REPOGEN_ARTIFACT_SERVERS; and directories of this machine if the tracking server is a database. Sources:
+mlflow.store.artifact.http_artifact_repo, mlflow_artifacts_repo, azure_data_lake_artifact_repo,
+azure_blob_artifact_repo, r2_artifact_repo, ftp_artifact_repo and local_artifact_repo of MLflow 3.17.
 """
 
 from __future__ import annotations
@@ -13,17 +15,24 @@ import os
 import threading
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from repogen.registry.mlflow.library import MlflowException, artifact_stores, get_default_host_creds
+from repogen.files import is_inside
+from repogen.registry.mlflow.library import (
+    MlflowException,
+    artifact_stores,
+    get_default_host_creds,
+    local_file_uri_to_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 VARIABLE = "REPOGEN_ARTIFACT_SERVERS"
 _PROXIED = "mlflow-artifacts"
-_AZURE = {
+_DOMAINS = {
     "abfss": (
         ".dfs.core.windows.net",
         ".dfs.core.chinacloudapi.cn",
@@ -31,8 +40,12 @@ _AZURE = {
         ".dfs.fabric.microsoft.com",
     ),
     "wasbs": (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net"),
+    "b2": (".backblazeb2.com",),
+    "r2": (".r2.cloudflarestorage.com",),
 }
-"""Schemes and domains of Azure."""
+"""Schemes and domains of Azure, Backblaze and Cloudflare."""
+_FTP = frozenset({"ftp", "sftp"})
+_LOCAL = frozenset({"", "file"})
 _PORTS = {"http": 80, "https": 443}
 
 _lock = threading.Lock()
@@ -42,7 +55,16 @@ _unrestricted = artifact_stores.get_artifact_repository
 
 
 class ForeignServerError(MlflowException):
-    """Artifacts are on a server that is not the user's."""
+    """Artifacts are on a server, or in a directory, that is not the user's.
+
+    Attributes:
+        hint: What to do if it is.
+    """
+
+    def __init__(self, message: str, hint: str) -> None:
+        """Keep the hint."""
+        super().__init__(message)
+        self.hint = hint
 
 
 @contextmanager
@@ -84,15 +106,18 @@ def foreign_server(uri: str, tracking_uris: Iterable[str], allowed: str = "") ->
         own = [urlsplit(each) for each in tracking_uris]
     except ValueError:
         return uri
-    if parts.scheme not in {*_PORTS, _PROXIED, *_AZURE} or (parts.scheme == _PROXIED and not parts.netloc):
+    if parts.scheme not in {*_PORTS, _PROXIED, *_DOMAINS, *_FTP} or (parts.scheme == _PROXIED and not parts.netloc):
         return ""
     # libraries differ in which part of other URIs they take for the host
-    is_plain = bool(host) and "\\" not in uri and parts.netloc.count("@") == (parts.scheme in _AZURE)
+    users = {int(parts.scheme in _DOMAINS), int(parts.scheme in {*_DOMAINS, *_FTP})}
+    is_plain = bool(host) and "\\" not in uri and parts.netloc.count("@") in users
     names = {host, parts.netloc.rpartition("@")[2].lower()}
     if is_plain and names & {name.strip().lower() for name in allowed.split(",")}:
         return ""
-    if parts.scheme in _AZURE:
-        return "" if is_plain and host.endswith(_AZURE[parts.scheme]) else parts.netloc
+    if parts.scheme in _DOMAINS:
+        return "" if is_plain and host.endswith(_DOMAINS[parts.scheme]) else parts.netloc
+    if parts.scheme in _FTP:
+        return parts.netloc or uri
     schemes = {each.scheme for each in own} if parts.scheme == _PROXIED else {parts.scheme}
     servers = {(each.scheme, each.hostname, each.port or _PORTS.get(each.scheme)) for each in own}
     is_own = any((scheme, host, port or _PORTS.get(scheme)) in servers for scheme in schemes)
@@ -103,16 +128,45 @@ def _checked(artifact_uri: str, *args: Any, **options: Any) -> Any:  # noqa: ANN
     """Return the store of artifacts at a URI, as MLflow does.
 
     Raises:
-        ForeignServerError: MLflow would send credentials to a foreign server.
+        ForeignServerError: MLflow would send credentials to a foreign server, or use a foreign directory.
     """
     with _lock:
         tracking_uris = tuple(_tracking_uris)
-    server = foreign_server(artifact_uri, tracking_uris, os.environ.get(VARIABLE, "")) if tracking_uris else ""
+    allowed = os.environ.get(VARIABLE, "")
+    server = foreign_server(artifact_uri, tracking_uris, allowed) if tracking_uris else ""
     if server and (_scheme(artifact_uri) not in {*_PORTS, _PROXIED} or _has_credentials(artifact_uri)):
         raise ForeignServerError(
-            f"the artifacts are on the server {server!r:.100}, to which MLflow would send your credentials"
+            f"the artifacts are on the server {server!r:.100}, to which MLflow would send your credentials",
+            f"if that server is yours, set {VARIABLE} to its HOST:PORT; if not, a user of the registry may have "
+            "registered it to collect credentials",
+        )
+    if tracking_uris and is_foreign_directory(artifact_uri, tracking_uris, allowed):
+        raise ForeignServerError(
+            f"the artifacts are in a directory of this machine, {artifact_uri!r:.200}",
+            f"if the tracking server and this machine share that directory, set {VARIABLE} to its path; if not, a user "
+            "of the registry may have registered it to read or replace your files",
         )
     return _unrestricted(artifact_uri, *args, **options)
+
+
+def is_foreign_directory(uri: str, tracking_uris: Iterable[str], allowed: str = "") -> bool:
+    """Return whether an artifact URI is a path of this machine that a tracking server with HTTP must not name.
+
+    >>> is_foreign_directory("file:///dev", ["https://mlflow.example"])
+    True
+    >>> is_foreign_directory("file:///home/me/mlartifacts/1", ["sqlite:////home/me/mlflow.db"])
+    False
+
+    Args:
+        uri: URI of artifacts, as a server names it.
+        tracking_uris: The tracking servers.
+        allowed: Directories and other servers, separated by commas.
+    """
+    if _scheme(uri) not in _LOCAL or any(_scheme(each) not in _PORTS for each in tracking_uris):
+        return False
+    path = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]  # mlflow is not typed
+    directories = (name.strip() for name in allowed.split(","))
+    return not any(name.startswith("/") and is_inside(path, Path(name)) for name in directories)
 
 
 def _scheme(uri: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repogen.errors import RepogenError, TrackingError
-from repogen.registry.mlflow.artifact_servers import VARIABLE, ForeignServerError, own_servers_only
+from repogen.registry.mlflow.artifact_servers import ForeignServerError, own_servers_only
 from repogen.registry.mlflow.library import (
     MlflowClient,
     MlflowException,
@@ -62,10 +62,7 @@ class Connection:
                 yield
         except ForeignServerError as error:
             raise TrackingError(
-                f"{what} failed: {error.message}",
-                f"if that server is yours, set {VARIABLE} to its HOST:PORT; if not, a user of the registry may have "
-                "registered it to collect credentials",
-                code="tracking.artifact-server",
+                f"{what} failed: {error.message}", error.hint, code="tracking.artifact-server"
             ) from error
         except (MlflowException, RequestException, ResponseError, OSError) as error:
             raise TrackingError(

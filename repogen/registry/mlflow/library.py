@@ -9,10 +9,14 @@ import logging
 import os
 import warnings
 from functools import wraps
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from repogen.files import open_regular
 from repogen.responses import ResponseError, limited_adapter, require_size, without_netrc
+
+_BLOCK = 2**20
 
 _DEFAULTS = {
     # A rejected call fails after about 3 s, one without a response after about 2 minutes; MLflow's own limits are four
@@ -63,12 +67,14 @@ with warnings.catch_warnings():
     )
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
     from mlflow.store.artifact.http_artifact_repo import HttpArtifactRepository
+    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
     from mlflow.tracking import MlflowClient
     from mlflow.tracking._model_registry import utils as registry_servers
     from mlflow.tracking._tracking_service import utils as tracking_servers
     from mlflow.types import Schema, TensorSpec
     from mlflow.utils import request_utils
     from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.file_utils import local_file_uri_to_path
     from requests import RequestException  # installed with mlflow
 silence_logs()  # importing mlflow sets levels of its own
 
@@ -134,10 +140,25 @@ def _limit_parts() -> None:
     setattr(HttpArtifactRepository, download.__name__, limited_download)
 
 
+def _limit_local_files() -> None:
+    """Let artifacts in directories be regular files: MLflow would copy a device, which has no end, or wait for one."""
+
+    def download(self: Any, remote_file_path: str, local_path: str) -> None:  # noqa: ANN401 - of MLflow
+        with open_regular(Path(self.get_local_path(remote_file_path))) as source, Path(local_path).open("wb") as target:
+            left = os.fstat(source.fileno()).st_size
+            require_size(left)
+            while left and (block := source.read(min(left, _BLOCK))):
+                left -= len(block)
+                target.write(block)
+
+    setattr(LocalArtifactRepository, LocalArtifactRepository._download_file.__name__, download)  # noqa: SLF001 - there is no other place for it
+
+
 _limit_responses()
 _ignore_netrc()
 _limit_parts()
 _limit_uploaded_parts()
+_limit_local_files()
 
 __all__ = [
     "Dataset",
@@ -161,6 +182,7 @@ __all__ = [
     "artifact_stores",
     "get_artifact_repository",
     "get_default_host_creds",
+    "local_file_uri_to_path",
     "mlflow",
     "registry_servers",
     "tracking_servers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import TrackingError
-from repogen.registry.mlflow.artifact_servers import VARIABLE, foreign_server
+from repogen.registry.mlflow.artifact_servers import VARIABLE, foreign_server, is_foreign_directory
 from repogen.registry.mlflow.download import download_model
 from repogen.registry.mlflow.entries import CONTENT, STATE
 from repogen.registry.mlflow.library import get_artifact_repository
@@ -104,6 +105,48 @@ def test_without_credentials_nothing_is_rejected(
     assert set(authorizations) == {None}
 
 
+def test_directory_that_a_server_names(store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow would read any file of the user, or replace it, wherever a tracking server with HTTP says."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "net.onnx").write_bytes(b"graph")
+    (tmp_path / "target").mkdir()
+    name = registered(store, (tmp_path / "private").as_uri())
+    remote = replace(store, tracking=replace(store.tracking, uri=OWN))
+    with pytest.raises(TrackingError, match="in a directory of this machine") as caught:
+        download_model(remote, f"models:/{name}/1", tmp_path / "target")
+    assert caught.value.code == "tracking.artifact-server"
+    assert not any((tmp_path / "target").iterdir())
+    monkeypatch.setenv(VARIABLE, f"other.example, {tmp_path}")
+    download_model(remote, f"models:/{name}/1", tmp_path / "target")
+    assert (tmp_path / "target" / "net.onnx").read_bytes() == b"graph"
+
+
+def test_pipe_among_artifacts(store: Connection, tmp_path: Path) -> None:
+    """A copy would not end; the store is a directory if the tracking server is a database."""
+    (tmp_path / "artifacts").mkdir()
+    os.mkfifo(tmp_path / "artifacts" / "net.onnx")
+    name = registered(store, (tmp_path / "artifacts").as_uri())
+    with pytest.raises(TrackingError, match="not a regular file"):
+        download_model(store, f"models:/{name}/1", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("uri", "allowed"),
+    [
+        ("/dev", ""),
+        ("file:///dev", ""),
+        ("file:///mnt/../dev", "/mnt"),
+        ("file:///mnt2/1", "/mnt"),
+        ("file:///mnt/1", "mnt"),
+    ],
+)
+def test_foreign_directories(uri: str, allowed: str) -> None:
+    """All but those that the user names; a database may name any."""
+    assert is_foreign_directory(uri, [OWN], allowed)
+    assert not is_foreign_directory(uri, [OWN, "sqlite:///mlflow.db"], allowed)
+    assert not is_foreign_directory("file:///mnt/1", [OWN], "/mnt")
+
+
 @pytest.mark.parametrize(
     "uri",
     [
@@ -118,6 +161,7 @@ def test_without_credentials_nothing_is_rejected(
         "runs:/1/model",
         "abfss://models@account.dfs.core.windows.net/1",
         "wasbs://models@account.blob.core.windows.net/1",
+        "r2://models@account.r2.cloudflarestorage.com/1",
     ],
 )
 def test_own_servers(uri: str) -> None:
@@ -143,6 +187,11 @@ def test_own_servers(uri: str) -> None:
         "abfss://models@account.other.example\\@account.dfs.core.windows.net/1",
         "wasbs://models@2130706433\\.blob.core.windows.net/1",
         "wasbs://models@account.dfs.core.windows.net/1",
+        "r2://models@other.example/1",
+        "b2://models@s3.us.backblazeb2.com.other.example/1",
+        "ftp://other.example/1",
+        "ftp://user:password@other.example/1",
+        "sftp:///1",
         "https://[/1",
         "https://mlflow.example:port/1",
     ],
@@ -150,3 +199,8 @@ def test_own_servers(uri: str) -> None:
 def test_foreign_servers(uri: str) -> None:
     """Another host, port or scheme, and text that libraries read in different ways."""
     assert foreign_server(uri, [OWN])
+
+
+def test_file_server_of_the_user() -> None:
+    """It is named in the environment variable."""
+    assert foreign_server("ftp://user:password@files.example/1", [OWN], "files.example") == ""
