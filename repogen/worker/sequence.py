@@ -208,7 +208,8 @@ def _try_exporter(
     structural = tuple(takewhile(lambda selected: selected.structural, passes))
     with log.step("optimize"):
         artifact, outcomes = optimize(exported, structural, workspace)
-    release_memory()
+    if artifact is not exported:
+        release_memory()
     log.set_passes(outcomes)
     if exported.unused:
         names = ", ".join(exported.unused)

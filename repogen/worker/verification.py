@@ -11,7 +11,7 @@ from repogen.targets import target_of
 from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.structure import check_structure
 from repogen.validate.validation import Validation, validate, validate_lossy
-from repogen.worker.memory import release_memory
+from repogen.worker.memory import trim_memory
 from repogen.worker.target_runtime import target_runtime
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def verify(
                 OTHER_EXPORTER,
                 code="export.specialized-dim",
             )
-        release_memory()
+        trim_memory()
         runtime.check(artifact, golden)
     return VerifiedGraph(artifact, validation, golden)
 
