@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -157,7 +158,12 @@ def test_burst_is_batched_and_rows_are_not_mixed_up(triton: Any, client: Inferen
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(send, range(64)))
 
-    statistics = client.get_inference_statistics(name).model_stats[0]
+    # Triton counts a batch after it sends its responses.
+    for _ in range(100):
+        statistics = client.get_inference_statistics(name).model_stats[0]
+        if statistics.inference_count == 64:
+            break
+        time.sleep(0.1)
     assert [[[float(index)] * 2] for index in range(64)] == answers
     assert statistics.inference_count == 64
     assert statistics.execution_count < 64
