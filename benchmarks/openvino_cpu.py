@@ -1,9 +1,9 @@
 """How much faster OpenVINO runs published graphs on this CPU than ONNX Runtime, both in this process.
 
 ``pip install openvino``, then ``python benchmarks/openvino_cpu.py build/demo/model_repository [--rounds 9]``. Triton's
-ONNX Runtime backend has OpenVINO as an accelerator, and the embedded server does not: this measures what it could gain.
-Each round runs both on the same inputs, the first golden case, in alternating order and with the same number of
-threads. Their outputs are compared.
+ONNX Runtime backend has OpenVINO as an accelerator, and the embedded server does not: this program measures the
+possible gain. Each round runs both on the same inputs, the first golden case, in alternating order and with the same
+number of threads. Their outputs are compared.
 """
 
 from __future__ import annotations

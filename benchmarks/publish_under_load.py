@@ -1,9 +1,9 @@
-"""Publishes, deploys, rolls back and prunes while clients send requests: no request may fail or get a wrong answer.
+"""Publishes, deploys, rolls back and prunes while clients send requests: no request may fail or get a wrong response.
 
-Each version of the model multiplies by its own number, and a response contains the number of the version that answered,
-so every answer can be checked. One publish in ten is a version whose golden tensors are wrong: in explicit mode, its
-deploy fails, and the server must go back to the version before. After one publish in five, the version is rolled back
-to the one before, released again, and older versions are pruned.
+Each version of the model multiplies by its own number, and a response contains the number of the version that computed
+it, so every response can be checked. One in ten published versions has wrong golden tensors: in explicit mode, its
+deploy fails, and the server must restore the previous version. After one publish in five, the model is rolled back to
+the previous version, the hold is released, and older versions are pruned.
 
 Usage: python benchmarks/publish_under_load.py [--publishes 100] [--clients 4] [--mode explicit] [--mode poll]
 """

@@ -1,10 +1,10 @@
 """How much faster a model is in ONNX Runtime and on Triton than in PyTorch, and what repogen's config gives.
 
 ``python benchmarks/serving.py [--models digits,minilm] [--rounds 3] [--seconds 1] [--budget 5m]``. Every round measures
-each variant in turn, so that a drift of the machine's speed meets all of them. Prints Markdown: the machine, the
+each variant in turn, so that a change in the machine's speed affects all of them. Prints Markdown: the machine, the
 variants of ``repogen bench`` at batch 1 and 8, and the throughput of 16 concurrent requests with Triton's
-auto-completed config, with repogen's, and with the one that ``repogen tune`` finds; and the same throughput with the
-products of matrices in 8 bits. ``--only`` selects one of the three.
+auto-completed config, with repogen's, and with the one that ``repogen tune`` finds; and the same throughput with
+matrix products in 8 bits. ``--only`` selects one of the three.
 """
 
 from __future__ import annotations

@@ -6,10 +6,14 @@ from typing import NoReturn
 
 from repogen.cli.interrupts import install
 
+_OTHERS_MAY_NOT_WRITE = 0o002
+"""With a umask of 0, any user could change what is verified, before it is published."""
+
 
 def main() -> NoReturn:
     """Run the command line; from the first line on, a signal ends it without a traceback."""
     install()
+    os.umask(os.umask(0o022) | _OTHERS_MAY_NOT_WRITE)
     _open_standard_streams()
     from repogen.cli.group import run  # noqa: PLC0415 - imports click, and must be interruptible
 

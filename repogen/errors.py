@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -202,10 +203,15 @@ _EXHAUSTED = frozenset({
     errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS,
 })  # fmt: skip
 _NO_THREAD = "can't start new thread"
+# What the dynamic linker says about a module that it cannot load now; source: elf/dl-load.c of glibc 2.36.
+_NOT_LOADED = re.compile(
+    "failed to map segment from shared object|cannot (?:read file data|stat shared object|map zero-fill pages|create "
+    "shared object descriptor|allocate memory for program header)|Cannot allocate memory|Too many open files"
+)
 _LIMITS = {
-    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), and run the same command again",
-    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
-    errno.ENFILE: "raise the limit of open files: sysctl fs.file-max",
+    errno.EAGAIN: "raise the limit on processes (`ulimit -u`), and run the same command again",
+    errno.EMFILE: "raise the limit on open files: ulimit -n 4096",
+    errno.ENFILE: "raise the limit on open files: sysctl fs.file-max",
 }
 
 
@@ -218,13 +224,15 @@ def machine_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, MemoryError, RuntimeError) as error:
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
         if isinstance(error, OSError) and error.errno in _EXHAUSTED:
             problem = f"{error.strerror}" + (f": {error.filename}" if error.filename else "")
         elif isinstance(error, MemoryError):
             problem = "there is not enough memory"
         elif _NO_THREAD in str(error):
             problem = _NO_THREAD
+        elif isinstance(error, ImportError) and (cause := _not_loaded(error)):
+            problem = cause
         else:
             raise
         raise MachineError(
@@ -234,6 +242,15 @@ def machine_errors() -> Iterator[None]:
             ),
             details=traceback.format_exc(),
         ) from error
+
+
+def _not_loaded(error: BaseException | None) -> str:
+    """Return why the dynamic linker could not load a module; empty if the cause is not the state of the machine."""
+    while error is not None:
+        if _NOT_LOADED.search(str(error)):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def error_from_record(record: ErrorRecord) -> RepogenError:

@@ -15,7 +15,7 @@ import sys
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
@@ -50,16 +50,21 @@ class ResponseError(Exception):
 
 
 @dataclass(frozen=True)
-class _Limits:
-    """Limits of one response; see ``response_limits``."""
+class Limits:
+    """Limits of one response; see ``response_limits``.
+
+    Attributes:
+        exceeded: Why a response in the block was rejected: a library must not send the request again.
+    """
 
     size: int
     seconds: float = SECONDS
     bytes_per_second: float = BYTES_PER_SECOND
+    exceeded: list[ResponseError] = field(default_factory=list, compare=False)
 
 
-_NO_LIMITS = _Limits(sys.maxsize, math.inf)
-_LIMITS: ContextVar[_Limits | None] = ContextVar("limits", default=None)
+_NO_LIMITS = Limits(sys.maxsize, math.inf)
+_LIMITS: ContextVar[Limits | None] = ContextVar("limits", default=None)
 
 
 @contextmanager
@@ -71,11 +76,16 @@ def response_limits(size: int, seconds: float = SECONDS, bytes_per_second: float
         seconds: Time for a response, from the end of its request to its last byte.
         bytes_per_second: A response has one second more for so many bytes of it.
     """
-    token = _LIMITS.set(_Limits(size, seconds, bytes_per_second))
+    token = _LIMITS.set(Limits(size, seconds, bytes_per_second))
     try:
         yield
     finally:
         _LIMITS.reset(token)
+
+
+def limits_of_block() -> Limits | None:
+    """Return the limits of the responses to the requests that this thread, or this task of asyncio, sends now."""
+    return _LIMITS.get()
 
 
 def require_size(size: object) -> None:
@@ -98,7 +108,7 @@ class LimitedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:  # noqa: ANN401 - those of http.client
         """Read from a connection. The time starts now, when the request was sent."""
         super().__init__(sock, *args, **options)
-        self._limits = _LIMITS.get() or _Limits(MAX_BYTES)
+        self._limits = _LIMITS.get() or Limits(MAX_BYTES)
         self._source = _Source(self.fp.detach(), self._limits)
         self.fp = _Reader(self._source)
 
@@ -122,7 +132,7 @@ class _Source(RawIOBase):
         most: Largest number of bytes of the body.
     """
 
-    def __init__(self, raw: RawIOBase, limits: _Limits) -> None:
+    def __init__(self, raw: RawIOBase, limits: Limits) -> None:
         """Begin to count."""
         self._raw, self._limits = raw, limits
         self._start, self._received = time.monotonic(), 0
@@ -175,7 +185,7 @@ class _TimedBody:
         limits: The limits of the response, whose time also applies to the request.
     """
 
-    def __init__(self, body: IO[bytes], limits: _Limits) -> None:
+    def __init__(self, body: IO[bytes], limits: Limits) -> None:
         """Begin to measure the time."""
         self._body, self._limits = body, limits
         self._start, self._sent = time.monotonic(), 0
@@ -253,7 +263,7 @@ def limited_adapter(adapter: type[Any]) -> type[Any]:
     return Limited
 
 
-def _timed(body: Any, limits: _Limits) -> Any:  # noqa: ANN401 - of requests
+def _timed(body: Any, limits: Limits) -> Any:  # noqa: ANN401 - of requests
     """Return the body of a request with a limit on the time; one without a length is left as it is."""
     if isinstance(body, bytes) and body:
         return _TimedBody(BytesIO(body), limits)
@@ -290,7 +300,7 @@ def _remove_credentials_for_others(session: Any, request: Any, response: Any) ->
         request.headers.pop("Authorization", None)
 
 
-def _limits_of(request: Any, timeout: Any, *, stream: bool) -> _Limits:  # noqa: ANN401 - of requests
+def _limits_of(request: Any, timeout: Any, *, stream: bool) -> Limits:  # noqa: ANN401 - of requests
     """Return the limits of the response to a request."""
     limits = _LIMITS.get() or _NO_LIMITS
     if stream and limits is _NO_LIMITS:
@@ -298,6 +308,6 @@ def _limits_of(request: Any, timeout: Any, *, stream: bool) -> _Limits:  # noqa:
     if not stream:  # also within a block: the limits of a download are not those of a token that it needs
         part = _RANGE.fullmatch(str(request.headers.get("Range", "")))
         most = MAX_BYTES if part is None else max(MAX_BYTES, int(part[2]) - int(part[1]) + 1)
-        limits = _Limits(most) if limits is _NO_LIMITS else replace(limits, size=min(limits.size, most))
+        limits = Limits(most) if limits is _NO_LIMITS else replace(limits, size=min(limits.size, most))
     seconds = timeout[-1] if isinstance(timeout, tuple) else timeout
     return replace(limits, seconds=seconds) if isinstance(seconds, int | float) else limits

@@ -128,8 +128,8 @@ Models come from `repogen.yaml` and `model_repository`, or from the spec and the
 EXIT_CODES = {
     0: "Success",
     1: (
-        "`check` reported errors, `verify` found differences, a gate failed, the version cannot be promoted, "
-        "`doctor` found something missing, or no config meets the constraints of `tune`"
+        "`check` reported errors, `check --diff` printed a difference, `verify` found differences, a gate failed, the "
+        "version cannot be promoted, `doctor` found something missing, or no config meets the constraints of `tune`"
     ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
     3: "The model could not be loaded or exported",
@@ -192,7 +192,7 @@ def spec_page() -> str:
         "# Spec",
         (
             "A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors "
-            "use for completion. Unknown keys are errors. Relative paths start at the directory of the spec. "
+            "use for completion. Unknown keys are errors. Paths are relative to the directory of the spec. "
             "`defaults` accepts every key of a model."
         ),
         "## Top level",
@@ -299,7 +299,7 @@ def _plain(value: object) -> str:
 def _type(value: Mapping[str, Any], *, nullable: bool = False) -> str:
     if "$ref" in value:
         name = _definition_name(value)
-        label = re.sub(r"(?<!^)(?=[A-Z])", " ", re.sub(r"(Spec|Document)$", "", name)).lower()
+        label = re.sub(r"(?<!^)(?=[A-Z][a-z])", " ", re.sub(r"(Spec|Document)$", "", name)).lower()
         return label if name in _INLINE else f"[{label}](#{name.lower()})"
     if "enum" in value or "const" in value:
         return " \\| ".join(f"`{_plain(choice)}`" for choice in value.get("enum", [value.get("const")]))

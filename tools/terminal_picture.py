@@ -1,4 +1,4 @@
-"""Draws a command and its output as a terminal, as SVG: ``python tools/terminal_picture.py OUT.svg COMMAND…``."""
+"""Draws a command and its output as an SVG of a terminal: ``python tools/terminal_picture.py OUT.svg COMMAND…``."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.errors import SpecError
@@ -70,7 +71,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
     from repogen.bench.bench import BenchRequest  # noqa: PLC0415 - imports gRPC, which --help does not need
     from repogen.bench.bench import bench as measure  # noqa: PLC0415 - the same
 
-    loaded_spec = spec if spec is None or isinstance(spec, Spec) else load_spec(Path(spec))
+    loaded_spec = spec if spec is None or isinstance(spec, Spec) else load_spec(Path(own_default(spec)))
     directory = repository if repository is not None or loaded_spec is None else loaded_spec.repository
     if directory is None:
         raise SpecError("neither a spec nor a repository was given", "pass --repository", code="bench.nothing")

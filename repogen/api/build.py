@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.plan import Shard
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
@@ -97,7 +98,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         repogen.errors.SpecError: The spec is wrong; ``SpecProblemsError`` has every problem with its line.
         repogen.errors.RepogenError: Nothing could be built: no server, an unwritable repository, MLflow is down.
     """
-    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
+    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(own_default(spec)), target)
     options = BuildOptions(
         models=tuple(models),
         repository=None if repository is None else location(repository),

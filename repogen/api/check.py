@@ -39,8 +39,9 @@ def check(
         ignore: Codes, or prefixes of codes, to leave out.
 
     Returns:
-        Findings with ``code``, ``severity`` (``error`` where Triton rejects the model or crashes, else ``warning``),
-        ``path``, ``line``, ``column``, ``message``, ``hint`` and ``fix``, in the order of paths and lines.
+        Findings with ``code``, ``severity`` (``error`` if Triton rejects the model, crashes on it, or serves wrong
+        results; else ``warning``), ``path``, ``line``, ``column``, ``message``, ``hint`` and ``fix``, in the order of
+        paths and lines.
 
     Raises:
         repogen.errors.SpecError: A path does not exist or contains no model, or the release or a code is unknown.

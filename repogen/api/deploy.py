@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.deployment import DeployOptions, DeployReport
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
@@ -78,7 +79,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
         server_addresses(servers, file), models, tuple(unload), timeout, dry_run, credentials, signer
     )
     events = progress or Silent()
-    place = location(repository)
+    place = location(own_default(repository))
     if not isinstance(place, RepositoryUrl) or place.scheme == PackageFormat.OCI:
         return run(place, lambda path: deployment.deploy(path, options, events))
     with open_url(place, None, events, older=()) as opened:

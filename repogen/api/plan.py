@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.build.dependencies import step_versions
 from repogen.build.plan import BuildOptions
@@ -64,7 +65,7 @@ def plan(  # noqa: PLR0913 - one parameter per option of `repogen plan`
     """
     from repogen.build.preview import preview  # noqa: PLC0415 - --help does not need it
 
-    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
+    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(own_default(spec)), target)
     if shards is not None and not 1 <= shards <= _MAX_SHARDS:
         raise SpecError(f"{shards} is not a number of shards from 1 to {_MAX_SHARDS}", code="plan.shard")
     options = BuildOptions(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, Followed, SyncOptions
@@ -173,7 +174,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         require_synced(path, alias)  # before mlflow is imported, which takes seconds
         return syncing.sync(_open_registry(spec, tracking_uri), path, options, events)
 
-    return run(repository, action, fetch=fetch, writes=True, progress=events)
+    return run(own_default(repository), action, fetch=fetch, writes=True, progress=events)
 
 
 def follow(  # noqa: PLR0913 - as `sync`, and where to listen

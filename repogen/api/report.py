@@ -38,7 +38,7 @@ def report(
         results: Directory with the results of ``build``, ``bench`` and ``tune``; it may be missing.
 
     Raises:
-        repogen.errors.SpecError: The repository does not exist, or the file can't be written or would be inside of the
+        repogen.errors.SpecError: The repository does not exist, or the file can't be written or would be inside the
             repository.
         repogen.errors.PublishError: A directory can't be read.
     """

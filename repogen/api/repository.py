@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
@@ -120,7 +121,7 @@ def sign(
     from repogen.versions.sign import sign as sign_published  # noqa: PLC0415 - few commands need it
 
     return run(
-        repository,
+        own_default(repository),
         lambda path: sign_published(path, name, version, key),
         fetch=lambda path: everything(path, (name,)),
         writes=True,
@@ -261,7 +262,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
 
     Returns:
-        Every version, with the reason for which it was kept.
+        Every version, with the reason why it was kept.
 
     Raises:
         repogen.errors.SpecError: The repository, or the model, does not exist, or ``keep`` is negative.
@@ -303,7 +304,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     Args:
         name: The model; all models of the source when None, each with its newest served version.
         version: The version in the source; the newest one that is served there when None.
-        source: A repository with versions that repogen built. It is not trusted, and only read.
+        source: A repository with versions that repogen built. It is not trusted, and is only read.
         target: A repository that ``build`` may write; created if it does not exist. With ``package_format``, the
             archive or the directory to write, which must not exist. Or an image of an OCI registry,
             ``oci://HOST/NAME:TAG``.

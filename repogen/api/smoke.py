@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.stores.open import run
@@ -50,7 +51,7 @@ def smoke(
 
     names, events = tuple(models), progress or Silent()
     return run(
-        repository,
+        own_default(repository),
         lambda path: smoke_tests.smoke(path, names, server, events, credentials),
         fetch=lambda path: served(path, names),
         progress=events,

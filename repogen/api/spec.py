@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.spec import load
 
 if TYPE_CHECKING:
@@ -30,4 +31,4 @@ def load_spec(path: Path | str = "repogen.yaml", *, target: str | None = None) -
         repogen.spec.problems.SpecProblemsError: The spec is wrong; it has every problem with its line.
         repogen.errors.SpecError: The file does not exist, or cannot be read.
     """
-    return load.load_spec(Path(path), target)
+    return load.load_spec(Path(own_default(path)), target)

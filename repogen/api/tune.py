@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.tune import PARAMETERS
 from repogen.distribution import install_command
@@ -59,8 +60,8 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     that of the spec and with Triton's auto-completed config. Trials are stored in the user's cache, so the
     same call continues a search that was interrupted.
 
-    Before the trials, the model is built with other optimization passes. What has parity, or, for lossy passes, quality
-    within the budget of the spec, is a value of the parameter ``passes``.
+    Before the trials, the model is built with other optimization passes. A build that has parity, or, with lossy
+    passes, quality within the budget of the spec, is a value of the parameter ``passes``.
 
     Example::
 
@@ -89,7 +90,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         progress: Receives progress events; silent by default.
 
     Returns:
-        The trials, the Pareto front, the comparison, and the change of the spec as a diff. ``report.exit_code`` is 1 if
+        The trials, the Pareto front, the comparison, and the change to the spec as a diff. ``report.exit_code`` is 1 if
         no config meets the constraints, and 130 after Ctrl-C.
 
     Raises:
@@ -164,7 +165,7 @@ def _with_content(spec: Spec | Path | str) -> tuple[Spec, bytes]:
     Raises:
         SpecError: The spec is wrong, or its file is not the one that was loaded.
     """
-    path = spec.path if isinstance(spec, Spec) else Path(spec)
+    path = spec.path if isinstance(spec, Spec) else Path(own_default(spec))
     content = read_spec(path)
     if not isinstance(spec, Spec):
         return load_spec(path, content=content), content

@@ -8,6 +8,9 @@ PACKED_CODE_FILE = "packed_model.py"
 """The user's code in a version with packed packages, where ``model.py`` makes the packages importable."""
 PACKAGES_DIRECTORY = "packages"
 """The packed packages of Python code, below the version's directory."""
+METADATA_FILE = "METADATA"
+METADATA_SUFFIX = ".dist-info"
+"""Of the directories with the metadata of packages, next to the code of each."""
 ADOPTED_CONFIG = "config.pbtxt.adopted"
 CONFIG_FILE = "config.pbtxt"
 MANIFEST_FILE = "manifest.json"
@@ -32,6 +35,8 @@ RESERVED_FILES = frozenset(
 )
 """File names in a version directory that a user's companion files cannot have."""
 
+MAX_METADATA_BYTES = 2**22
+"""Largest metadata of a package that is read; a description of a megabyte is part of it."""
 MAX_CONFIG_BYTES = 2**20
 """Largest config.pbtxt that is read. Real ones have kilobytes; the parser needs seconds for a MiB."""
 MAX_CONFIG_TOKENS = 50_000

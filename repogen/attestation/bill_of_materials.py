@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import uuid
+from email.parser import HeaderParser
 from typing import TYPE_CHECKING
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -14,11 +15,13 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from repogen.artifacts.file_names import PACKAGES_DIRECTORY
+from repogen.artifacts.file_names import MAX_METADATA_BYTES, METADATA_FILE, METADATA_SUFFIX, PACKAGES_DIRECTORY
+from repogen.files.content import read_bytes
 from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from email.message import Message
     from pathlib import Path
 
     from cyclonedx.model.license import License
@@ -65,16 +68,19 @@ def bill_of_materials(manifest: Manifest, version_dir: Path) -> str:
 
 
 def _packed(directory: Path) -> dict[str, Component]:
-    """Return the packages that are published with Python code, by URL; a property has the directories of each."""
+    """Return the packages that are published with Python code, by URL; a property has the directories of each.
+
+    Each has one file of metadata with a name and a version, as ``repogen.build.packages`` requires of a wheel.
+    """
     folders: dict[tuple[str, str], list[str]] = {}
     components = {}
-    for folder in sorted(path for path in directory.glob("*") if path.is_dir()):
-        for distribution in importlib.metadata.distributions(path=[str(folder)]):
-            name, version = distribution.name, distribution.version
-            folders.setdefault((name, version), []).append(f"{PACKAGES_DIRECTORY}/{folder.name}")
-            component = _component(name, version, _licenses(distribution.metadata))
-            component.properties = [Property(name=_PACKED, value=" ".join(folders[name, version]))]
-            components[_url(name, version)] = component
+    for path in sorted(directory.glob(f"*/*{METADATA_SUFFIX}/{METADATA_FILE}")):
+        metadata = HeaderParser().parsestr(read_bytes(path, MAX_METADATA_BYTES).decode(errors="replace"))
+        name, version = metadata["Name"], metadata["Version"]
+        folders.setdefault((name, version), []).append(f"{PACKAGES_DIRECTORY}/{path.parts[-3]}")
+        component = _component(name, version, _licenses(metadata))
+        component.properties = [Property(name=_PACKED, value=" ".join(folders[name, version]))]
+        components[_url(name, version)] = component
     return components
 
 
@@ -96,15 +102,15 @@ def _installed_licenses(name: str) -> list[License]:
         return []
 
 
-def _licenses(metadata: importlib.metadata.PackageMetadata) -> list[License]:
+def _licenses(metadata: importlib.metadata.PackageMetadata | Message) -> list[License]:
     """Return the license of a package, as its metadata states it."""
-    # Some packages state the whole text of their license.
-    short = (text for text in _stated(metadata) if len(text) <= _MAX_LICENSE and "\n" not in text)
+    # Some packages state the whole text of their license, and others an empty one.
+    short = (text for text in _stated(metadata) if 0 < len(text.strip()) <= _MAX_LICENSE and "\n" not in text)
     text = next(short, None)
     return [] if text is None else [LicenseFactory().make_from_string(text)]
 
 
-def _stated(metadata: importlib.metadata.PackageMetadata) -> Iterator[str]:
+def _stated(metadata: importlib.metadata.PackageMetadata | Message) -> Iterator[str]:
     """Yield the statements of a license, the most precise one first."""
     for key in ("License-Expression", "License"):
         yield from metadata.get_all(key) or ()

@@ -22,7 +22,7 @@ from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_file
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, PublishError, SpecError
 from repogen.files import is_directory, read_bytes, reason
-from repogen.repository.layout import config_bytes
+from repogen.repository.layout import config_bytes, overflows
 from repogen.repository.manifest import damaged_named_files, read_manifest, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
@@ -126,13 +126,17 @@ def _is_of_a_version(entry: Path) -> bool:
     if entry.is_symlink():  # its target is not in the signed directory
         return False
     if is_directory(entry):
+        if entry.name in DATA_DIRECTORIES:
+            return all(is_named_file(file.name) and not file.is_symlink() for file in entry.iterdir())
         # Triton also reads "1x" as version 1
-        return entry.name in DATA_DIRECTORIES or entry.name.startswith(".") or _is_number(entry.name)
+        return entry.name.startswith(".") or _is_number(entry.name)
     return entry.name in {CONFIG_FILE, ADOPTED_CONFIG} or entry.name.startswith(".") or is_named_file(entry.name)
 
 
 def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdecimal() and not (name.startswith("0") and name != "0")
+    """Return whether a directory's name is the number of a version; one that is too large crashes Triton."""
+    is_decimal = name.isascii() and name.isdecimal() and not (name.startswith("0") and name != "0")
+    return is_decimal and not overflows(int(name))
 
 
 def _require_bounded(version_dir: Path) -> None:

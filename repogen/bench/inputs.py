@@ -10,6 +10,7 @@ import base64
 import json
 from dataclasses import dataclass
 from math import prod
+from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,6 @@ from repogen.repository.golden import first_golden_inputs
 from repogen.repository.manifest import read_manifest
 from repogen.smoke.deployed_model import read_deployed_model
 from repogen.smoke.inference import WireTensor
-from repogen.smoke.preparation import MAX_SENT
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from repogen.bench.server import ServedModel
     from repogen.triton_config.text.view import TensorView
 
+_MAX_ZEROS_BYTES = 2**26
+"""perf_analyzer reads the inputs as JSON, of which several copies are in memory; a request may have 2 GiB."""
 _DTYPES = {dtype.triton: dtype for dtype in DTYPES.values()}
 
 
@@ -127,20 +129,23 @@ def zero_inputs(config: ModelConfig) -> BenchInputs:
     """Return zeros for a model without golden tensors.
 
     Raises:
-        BenchError: A dim is dynamic.
+        BenchError: A dim is dynamic, or the inputs have more than 64 MiB.
     """
     batched = config.max_batch_size > 0
     views = tensor_views(config.input)
-    if dynamic := [view.name for view in views if any(dim < 0 for dim in view.dims)]:
+    if dynamic := [view.name for view in views if any(dim < 0 for dim in (*view.dims, *view.model_dims))]:
         raise BenchError(
             f"the model has no golden tensors, and {', '.join(dynamic)} has dynamic dims, so no valid input is known",
             "build the model with repogen, which records golden tensors",
             code="bench.no-inputs",
         )
-    if sum(prod(view.dims) * np.dtype(_DTYPES[view.dtype].numpy).itemsize for view in views) > MAX_SENT:
+    itemsizes = (np.dtype(_DTYPES[view.dtype].numpy).itemsize for view in views)
+    counts = (max(prod(view.dims), prod(view.model_dims)) for view in views)
+    if sum(map(mul, itemsizes, counts)) > _MAX_ZEROS_BYTES:
         raise BenchError(
-            f"the inputs of one request are larger than {MAX_SENT >> 20} MiB, the limit of a request to Triton",
-            "correct the dims of the inputs",
+            "the model has no golden tensors, and its inputs have more than "
+            f"{_MAX_ZEROS_BYTES >> 20} MiB, the limit for inputs of zeros",
+            "build the model with repogen, which records golden tensors; or correct the dims of the inputs",
             code="bench.no-inputs",
         )
     wire = tuple(_zeros(view, view.dims, batched=batched) for view in views)

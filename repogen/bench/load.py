@@ -13,17 +13,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from repogen.artifacts.bench import Sample, Variant
 from repogen.errors import BenchError
 from repogen.files import open_regular
+from repogen.repository.lock import file_lock
 from repogen.serving.process import spawn_supervised, stop_supervised
 
 if TYPE_CHECKING:
@@ -239,16 +238,18 @@ def _own_regions(target: LoadTarget) -> Iterator[None]:
     The names of its regions are those of tensors without slashes, and indices, so two processes would use the same.
     """
     names = {name.replace("/", "").replace("\\", "") for name in target.tensors}
-    with FileLock(target.program.parent / "perf_analyzer.lock"):
+    with file_lock(target.program.parent / "perf_analyzer.lock"):
         before, start = set(_SHARED_MEMORY.iterdir()), time.time()
         try:
             yield
         finally:
             for region in set(_SHARED_MEMORY.iterdir()) - before:
-                status = region.lstat()
-                is_own = status.st_uid == os.getuid() and status.st_ctime >= start - 1
-                if is_own and _INDICES.sub("", region.name) in names:
-                    region.unlink(missing_ok=True)
+                if _INDICES.sub("", region.name) not in names:
+                    continue
+                with suppress(FileNotFoundError):  # other processes create and remove files there
+                    status = region.lstat()
+                    if status.st_uid == os.getuid() and status.st_ctime >= start - 1:
+                        region.unlink()
 
 
 def _crash(number: int, log: str) -> BenchError:

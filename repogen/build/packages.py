@@ -21,24 +21,34 @@ import shutil
 import sys
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.markers import default_environment
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from repogen.artifacts.file_names import PACKAGES_DIRECTORY, PACKED_CODE_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import (
+    MAX_METADATA_BYTES,
+    METADATA_FILE,
+    METADATA_SUFFIX,
+    PACKAGES_DIRECTORY,
+    PACKED_CODE_FILE,
+    PYTHON_FILE,
+)
 from repogen.errors import SourceError
 from repogen.files.archive import open_archive
 from repogen.files.content import ContentError
 from repogen.files.tree import walk
 from repogen.repository.digest import sha256_file
+from repogen.repository.manifest import require_listable
 from repogen.serving import wheels
 from repogen.serving.interpreter import SUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from email.message import Message
     from pathlib import Path
 
     from repogen.targets import Target
@@ -47,9 +57,12 @@ PROVIDED = frozenset({"numpy"})
 """Packages of the server: its Python backend imports NumPy before the code runs."""
 COMMON = "common"
 _MAX_ROUNDS = 10
-_MAX_METADATA = 2**22
 _MAX_REQUIREMENT = 2000
 """Characters; Python converts at most 4300 digits to a number, such as one in a version."""
+_MAX_REQUIREMENTS = 5000
+"""Of one wheel; those with most extras have hundreds."""
+_MAX_EXTRAS = 200
+"""Of one package that others require: the requirements of the package are evaluated for each."""
 # The code is verified on the embedded Triton, whose Python backend needs NumPy 1.
 _NUMPY = "numpy<2"
 _DATA = re.compile(r"[^/]+\.data/(?P<scheme>[^/]+)/(?P<path>.+)")
@@ -97,7 +110,7 @@ class PackedPackages:
         """What is packed, for the report."""
         count = "1 package" if len(self.names) == 1 else f"{len(self.names)} packages"
         pythons = " and ".join(self.pythons)
-        loaded = "" if len(self.pythons) == 1 else "; a server loads those of its own Python"
+        loaded = "" if len(self.pythons) == 1 else "; a server loads those for its own Python"
         return f"packed {count} for Python {pythons}, {self.size / 1e6:.1f} MB: {', '.join(self.names)}{loaded}"
 
 
@@ -222,24 +235,59 @@ def _read_wheel(path: Path) -> _Wheel:
     try:
         name, version, _, _ = parse_wheel_filename(path.name)
         with open_archive(path) as archive:
-            member = next(each for each in archive.names if each.endswith(".dist-info/METADATA"))
-            text = archive.read(member, _MAX_METADATA).decode("utf-8", errors="replace")
-        requires = _requires(text)
+            member = _metadata_member(path, archive.names)
+            metadata = HeaderParser().parsestr(archive.read(member, MAX_METADATA_BYTES).decode(errors="replace"))
+        _require_name(metadata, name, version)
+        requires = _requires(metadata)
     except ContentError as error:
         raise _error(f"{path.name} is not a valid wheel: it {error}") from error
-    except (InvalidWheelFilename, InvalidRequirement, StopIteration, RecursionError) as error:
-        raise _error(f"{path.name} is not a valid wheel: {str(error) or 'it has no metadata'}") from error
+    except (ValueError, RecursionError) as error:  # of a name, a version or a requirement
+        raise _error(f"{path.name} is not a valid wheel: {error}") from error
     return _Wheel(path, name, str(version), sha256_file(path), requires)
 
 
-def _requires(metadata: str) -> tuple[Requirement, ...]:
+def _metadata_member(wheel: Path, names: Sequence[str]) -> str:
+    """Return the name of the member with the metadata, in the only directory of its kind.
+
+    Metadata of other packages would replace theirs, or be in the bill of materials.
+
+    Raises:
+        ContentError: There is none, or there are several.
+        ValueError: A manifest cannot list a member.
+    """
+    own = "-".join(wheel.name.split("-")[:2]) + METADATA_SUFFIX
+    paths = {name: PurePosixPath(path).parts for name in names if (path := _path_in_site(name)) is not None}
+    folders = {parts[0] for parts in paths.values() if parts[0].lower().endswith(METADATA_SUFFIX)}
+    members = [name for name, parts in paths.items() if parts[0] in folders and parts[1:] == (METADATA_FILE,)]
+    if {canonicalize_name(folder) for folder in folders} != {canonicalize_name(own)} or len(folders) > 1:
+        raise ContentError(f"has metadata in {', '.join(sorted(folders)) or 'no directory'}, not only in {own}")
+    if len(members) != 1:
+        raise ContentError(f"has {len(members)} files {METADATA_FILE} in {own}")
+    return members[0]
+
+
+def _require_name(metadata: Message, name: str, version: Version) -> None:
+    """Require that the metadata of a wheel is that of the package in its file name.
+
+    Raises:
+        ContentError: It is not.
+        InvalidVersion: It has another kind of version.
+    """
+    stated = canonicalize_name(metadata.get("Name", "")), Version(metadata.get("Version", ""))
+    if stated != (name, version):
+        raise ContentError(f"has the metadata of {stated[0]!r:.100} {stated[1]!s:.100}")
+
+
+def _requires(metadata: Message) -> tuple[Requirement, ...]:
     """Return the requirements in the metadata of a wheel.
 
     Raises:
-        ContentError: One of them is very long.
+        ContentError: One of them is very long, or there are very many.
         InvalidRequirement: One of them is not valid.
     """
-    lines = HeaderParser().parsestr(metadata).get_all("Requires-Dist") or ()
+    lines = metadata.get_all("Requires-Dist") or ()
+    if len(lines) > _MAX_REQUIREMENTS:
+        raise ContentError(f"has {len(lines)} requirements; the limit is {_MAX_REQUIREMENTS}")
     if long := next((line for line in lines if len(line) > _MAX_REQUIREMENT), ""):
         raise ContentError(f"has the requirement {long[:40]}…, which is longer than {_MAX_REQUIREMENT} characters")
     return tuple(map(Requirement, lines))
@@ -248,31 +296,40 @@ def _requires(metadata: str) -> tuple[Requirement, ...]:
 def _needed(
     requirements: Sequence[str], available: Mapping[str, _Wheel], environment: Mapping[str, str]
 ) -> tuple[set[str], list[str]]:
-    """Return the names of the packages that are needed in an environment, and the requirements of missing ones."""
-    needed: set[str] = set()
-    missing_requirements: list[str] = []
-    visited: set[tuple[str, frozenset[str]]] = set()
+    """Return the names of the packages that are needed in an environment, and the requirements of missing ones.
+
+    Each extra of a package is followed once, in whichever combinations the package is required.
+
+    Raises:
+        SourceError: A requirement cannot be evaluated, or a package is required with very many extras.
+    """
+    followed: dict[str, set[str]] = {}
+    missing_requirements: set[str] = set()
     queue = [Requirement(requirement) for requirement in requirements]
     while queue:
         requirement = queue.pop()
-        name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
-        if name in PROVIDED or (name, extras) in visited:
+        name = canonicalize_name(requirement.name)
+        if name in PROVIDED:
             continue
-        visited.add((name, extras))
         if name not in available:
             requirement.marker = None
-            missing_requirements.append(str(requirement))
+            missing_requirements.add(str(requirement))
             continue
-        needed.add(name)
-        queue += _dependencies(available[name], extras, environment)
-    return needed, sorted(missing_requirements)
+        extras = followed.setdefault(name, set())
+        new = {"", *requirement.extras} - extras
+        extras |= new
+        if len(extras) > _MAX_EXTRAS:
+            raise _error(f"{available[name].path.name} is required with more than {_MAX_EXTRAS} extras")
+        for extra in sorted(new):
+            queue += _dependencies(available[name], extra, environment)
+    return set(followed), sorted(missing_requirements)
 
 
-def _dependencies(wheel: _Wheel, extras: frozenset[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
+def _dependencies(wheel: _Wheel, extra: str, environment: Mapping[str, str]) -> Iterator[Requirement]:
+    values = {**environment, "extra": extra}
     for dependency in wheel.requires:
-        environments = [{**environment, "extra": extra} for extra in ("", *extras)]
         try:
-            is_required = dependency.marker is None or any(map(dependency.marker.evaluate, environments))
+            is_required = dependency.marker is None or dependency.marker.evaluate(values)
         except (ValueError, KeyError) as error:  # it compares what cannot be compared
             raise _error(f"{wheel.path.name} has a requirement that cannot be evaluated: {dependency}") from error
         if is_required:
@@ -301,11 +358,17 @@ def _unpack(wheel: _Wheel, destination: Path) -> None:
 
 
 def _path_in_site(member: str) -> str | None:
-    """Return the path of a wheel's member in a directory of packages; None for programs, headers and other data."""
+    """Return the path of a wheel's member in a directory of packages; None for programs, headers and other data.
+
+    Raises:
+        ValueError: A manifest cannot list it.
+    """
     match = _DATA.fullmatch(member)
-    if match is None:
-        return member
-    return match["path"] if match["scheme"] in {"purelib", "platlib"} else None
+    if match is not None and match["scheme"] not in {"purelib", "platlib"}:
+        return None
+    path = member if match is None else match["path"]
+    require_listable(f"{PACKAGES_DIRECTORY}/{COMMON}/{path}")
+    return path
 
 
 def _error(message: str) -> SourceError:

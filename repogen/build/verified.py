@@ -253,7 +253,7 @@ def with_paths(built: BuiltModel, directory: Path) -> BuiltModel:
     for name, own in names.items():
         others = [other for other in names if other != name and own in {other, names[other]}]
         if others or not is_plain_name(own) or not stat.S_ISREG((directory / name).lstat().st_mode):
-            raise OSError(errno.EINVAL, "not a regular file with a name of its own", name)
+            raise OSError(errno.EINVAL, "not a regular file with a unique name", name)
     for name, own in names.items():
         (directory / name).rename(directory / own)
     relocated = _relocated(built, directory)

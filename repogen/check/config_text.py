@@ -54,7 +54,9 @@ class ConfigText:
             yield replace(finding, path=str(self.path), line=position.line, column=position.column)
 
     def suppresses(self, finding: Finding) -> bool:
-        """Return whether a comment suppresses a finding."""
+        """Return whether a comment suppresses a finding; none about security."""
+        if finding.security:
+            return False
         prefixes = (finding.code[:length] for length in range(len(finding.code) + 1))
         return any((line, prefix) in self.suppressed for prefix in prefixes for line in (0, finding.line))
 
@@ -86,7 +88,8 @@ def read_config(path: Path, release: str, text: str | None = None) -> ConfigText
     except PbtxtError as error:
         if not any(finding.code == "RG004" and finding.severity == "error" for finding in findings):
             message = str(error.message).removeprefix(f"{path.name}:{error.line}:{error.column}: ")
-            findings.append(Finding("RG001", "error", message, error.hint, line=error.line, column=error.column))
+            syntax = Finding("RG001", "error", message, error.hint, line=error.line, column=error.column, security=True)
+            findings.append(syntax)
         return ConfigText(path, findings=_in(path, findings), suppressed=suppressed)
     findings += _unknown_fields(fields, release)
     return ConfigText(path, config, fields, _in(path, findings), suppressed)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from repogen.triton_config.rules.file_names import DataFile
-    from repogen.triton_config.rules.findings import Severity
     from repogen.triton_config.text.parse import ModelConfig
 
 
@@ -85,54 +84,52 @@ def model_filename_findings(version: Path, config: ModelConfig) -> Iterator[Find
     for field, name in model_filenames(config):
         if leaves(os.path.relpath(f"{version}/{name}", version)):
             message = f"{name!r} is outside the directory of version {version.name}"
-            yield Finding("RG404", "error", message, "keep the model file in the version's directory", field)
+            hint = "keep the model file in the version's directory"
+            yield Finding("RG404", "error", message, hint, field, security=True)
 
 
 def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
     """Yield findings about files that a config names: missing, too short, or outside the model's directory."""
     for file in (*data_files(config), *environments(config)):
-        problem = _data_file_problem(directory, file)
-        if problem is not None:
-            yield Finding("RG405", *problem, file.field)
+        yield from _data_file_findings(directory, file)
     for field, value, is_library in accelerator_files(config):
         if not is_library:  # admission_findings reports libraries
             message = f"{value!r} names files that the accelerator reads and writes on the server"
             hint = "use a directory on the server that only its user can write to; others could replace cached engines"
-            yield Finding("RG405", "warning", message, hint, field)
+            yield Finding("RG405", "warning", message, hint, field, security=True)
     for field, name in library_filenames(config):
         if "/" in name:
             message = f"{name!r} is a path on the server: Triton loads the library there as native code"
             hint = "install the library on the server, and write its name without a directory"
-            yield Finding("RG405", "warning", message, hint, field)
+            yield Finding("RG405", "warning", message, hint, field, security=True)
 
 
-def _data_file_problem(directory: Path, file: DataFile) -> tuple[Severity, str, str] | None:
-    """Return severity, message and hint of what is wrong with a file that a config names."""
+def _data_file_findings(directory: Path, file: DataFile) -> Iterator[Finding]:
     relative, path = file.path, directory / file.path
     if "\0" in relative:
-        return "error", f"{file.name!r} is not a file name", "remove the NUL character"
-    if leaves(relative):
-        return "error", f"{relative!r} is outside the model's directory", "keep the file in the model's directory"
-    if is_file(path) or (file.may_be_directory and is_directory(path)):
-        return _content_problem(directory, file)
-    if is_directory(path):
-        return "error", f"{relative!r} is a directory, which crashes tritonserver 2.51", "name a file"
-    problem = "is not a regular file" if exists(path) else "does not exist"
-    return "error", f"{relative!r} {problem}", "add it, or remove its name from the config"
+        yield Finding("RG405", "error", f"{file.name!r} is not a file name", "remove the NUL character", file.field)
+    elif leaves(relative):
+        message, hint = f"{relative!r} is outside the model's directory", "keep the file in the model's directory"
+        yield Finding("RG405", "error", message, hint, file.field, security=True)
+    elif is_file(path) or (file.may_be_directory and is_directory(path)):
+        yield from _content_findings(directory, file)
+    elif is_directory(path):
+        message = f"{relative!r} is a directory, which crashes tritonserver 2.51"
+        yield Finding("RG405", "error", message, "name a file", file.field)
+    else:
+        problem = "is not a regular file" if exists(path) else "does not exist"
+        hint = "add it, or remove its name from the config"
+        yield Finding("RG405", "error", f"{relative!r} {problem}", hint, file.field)
 
 
-def _content_problem(directory: Path, file: DataFile) -> tuple[Severity, str, str] | None:
+def _content_findings(directory: Path, file: DataFile) -> Iterator[Finding]:
     relative, path = file.path, directory / file.path
     if file.size and (size := path.stat().st_size) < file.size:
         message = f"{relative!r} has {size} bytes, but its dims and data type require {file.size}"
-        return "error", message, "write the raw values, row by row"
+        yield Finding("RG405", "error", message, "write the raw values, row by row", file.field)
     if not is_inside(path, directory):
-        return (
-            "warning",
-            f"{relative!r} is a link that leads out of the model's directory",
-            "replace the link with a copy",
-        )
-    return None
+        message = f"{relative!r} is a link that leads out of the model's directory"
+        yield Finding("RG405", "warning", message, "replace the link with a copy", file.field, security=True)
 
 
 def link_findings(directory: Path, root: Path) -> Iterator[Finding]:
@@ -140,10 +137,11 @@ def link_findings(directory: Path, root: Path) -> Iterator[Finding]:
     for path in _links(directory):
         if not exists(path) and path.parent == directory:
             message = f"{path.name} is a broken symlink; Triton fails to load the model"
-            yield Finding("RG406", "error", message, "remove it, or fix it", path=str(path))
+            yield Finding("RG406", "error", message, "remove it, or fix it", path=str(path), security=True)
         elif not is_inside(path, root):
             message = f"{path.name} is a symlink that leads out of the repository; copies and mounts lack its target"
-            yield Finding("RG406", "warning", message, "replace the symlink with a copy of the file", path=str(path))
+            hint = "replace the symlink with a copy of the file"
+            yield Finding("RG406", "warning", message, hint, path=str(path), security=True)
 
 
 def _links(directory: Path) -> Iterator[Path]:
@@ -164,7 +162,8 @@ def admission_findings(directory: Path, config: ModelConfig) -> Iterator[Finding
     """Yield why repogen does not load a model: its names reach a shell, or Triton would run code from its directory."""
     for reason in refusals(directory, config):
         hint = "remove or rename it; only Python models may contain code"
-        yield Finding("RG410", "error", f"{reason}; `repogen smoke` and `serve` do not load it", hint)
+        message = f"{reason}; `repogen smoke` and `serve` do not load it"
+        yield Finding("RG410", "error", message, hint, security=True)
 
 
 def case_findings(directory: Path) -> Iterator[Finding]:
@@ -194,12 +193,14 @@ def manifest_findings(version: Path) -> Iterator[Finding]:
     except (OSError, MalformedRecordError) as error:
         path = str(version / MANIFEST_FILE)
         hint = "if repogen wrote it, build the version again"
-        yield Finding("RG407", "warning", f"the manifest cannot be read: {error}", hint, path=path)
+        message = f"the manifest cannot be read: {error}"
+        yield Finding("RG407", "warning", message, hint, path=path, security=True)
         return
     for line in damaged_files(version, manifest):
         hint = "build the version again, or restore the file"
-        yield Finding("RG407", "error", f"version {version.name}: {line}", hint, path=str(version))
+        yield Finding("RG407", "error", f"version {version.name}: {line}", hint, path=str(version), security=True)
     for name in unlisted_files(version, manifest):
         if not may_be_imported(name, manifest):  # otherwise damaged_files contains it
             message = f"version {version.name}: {name} is not listed in the manifest"
-            yield Finding("RG407", "warning", message, "remove it: it was not verified", path=str(version / name))
+            hint = "remove it: it was not verified"
+            yield Finding("RG407", "warning", message, hint, path=str(version / name), security=True)

@@ -234,7 +234,7 @@ def _replace(file: FixedFile) -> None:
             stream.write(encoded)
             stream.flush()
             os.fsync(stream.fileno())
-        copy.chmod(file.path.stat().st_mode & 0o7777)
+        copy.chmod(file.path.stat().st_mode & 0o777)
         copy.replace(file.path)
     finally:
         copy.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ def unreadable(directory: Path, error: OSError | RepogenError) -> Finding:
     """Return the finding that a model's directory, or a file in it, cannot be read."""
     reason = str(error) if isinstance(error, RepogenError) else f"{error.filename} cannot be read: {error.strerror}"
     hint = "make it readable for the user that runs Triton"
-    return Finding("RG401", "error", reason, hint, path=str(directory))
+    return Finding("RG401", "error", reason, hint, path=str(directory), security=True)
 
 
 def root_findings(repository: Path) -> Iterator[Finding]:

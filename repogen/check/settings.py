@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.errors import SpecError
-from repogen.files import is_file
+from repogen.files import has_trusted_owner, is_file
 from repogen.files.content import ContentError, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pydantic import ValidationError as PydanticError
 
     from repogen.spec.check import CheckSpec
+
+    _Reader: TypeAlias = Callable[[str, Path], tuple[object, object]]
 
 SPEC, PYPROJECT = "repogen.yaml", "pyproject.toml"
 _SPEC_KEYS = ("check", "target")
@@ -45,27 +46,39 @@ class CheckSettings:
     file: Path
 
 
-def find_settings(directory: Path) -> CheckSettings | None:
+def find_settings(directory: Path, spec: Path | None = None) -> CheckSettings | None:
     """Return the settings of the closest file that has any: in the directory, or in one above it.
 
     In one directory, ``repogen.yaml`` takes precedence over ``pyproject.toml``. If the settings name no release, it is
     that of the closest spec, which need not have settings.
 
+    Args:
+        directory: The directory; not used if there is a ``spec``.
+        spec: A spec to use in place of ``repogen.yaml`` in its directory, where the search begins.
+
     Raises:
-        SpecError: A file is not valid.
+        SpecError: A file is not valid, or ``spec`` cannot be read.
     """
     release: object = None
-    spec: Path | None = None
-    for parent in (directory.absolute(), *directory.absolute().parents):
-        for file, read_section in ((parent / SPEC, _from_spec), (parent / PYPROJECT, _from_pyproject)):
-            if not is_file(file) or not _is_trusted(file, directory):
-                continue
-            values, target = read_section(_read(file), file)
-            if release is None and target is not None:
-                release, spec = target, file
-            if values is not None:
-                return CheckSettings(_validated(values, release, file), file)
-    return None if spec is None else CheckSettings(_validated({}, release, spec), spec)
+    closest: Path | None = None
+    spec = None if spec is None else spec.parent.resolve() / spec.name
+    first = directory if spec is None else spec.parent
+    for file, read_section in _files(first.absolute(), spec):
+        if file != spec and (not is_file(file) or not _is_trusted(file, first)):
+            continue
+        values, target = read_section(_read(file), file)
+        if release is None and target is not None:
+            release, closest = target, file
+        if values is not None:
+            return CheckSettings(_validated(values, release, file), file)
+    return None if closest is None else CheckSettings(_validated({}, release, closest), closest)
+
+
+def _files(first: Path, spec: Path | None) -> Iterator[tuple[Path, _Reader]]:
+    """Yield the files that may have settings, the closest first, and how their section is read."""
+    for parent in (first, *first.parents):
+        yield (spec if spec is not None and parent == first else parent / SPEC), _from_spec
+        yield parent / PYPROJECT, _from_pyproject
 
 
 def _is_trusted(file: Path, directory: Path) -> bool:
@@ -74,7 +87,7 @@ def _is_trusted(file: Path, directory: Path) -> bool:
     Another user may create one in a directory above, such as ``/tmp``; it could turn findings off.
     """
     try:
-        return file.stat().st_uid in {os.geteuid(), 0, directory.stat().st_uid}
+        return has_trusted_owner(file, directory)
     except OSError as error:
         raise _invalid(file, f"it cannot be read: {error.strerror}") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,12 +20,14 @@ from repogen.cli.group import (
     json_option,
     print_report,
 )
+from repogen.cli.spec_option import optional_spec, spec_or_default
 from repogen.reporting.bench_text import bench_text
 from repogen.reporting.github import write_bench
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
 
-_SPEC = Path("repogen.yaml")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class _Numbers(click.ParamType[tuple[int, ...]]):
@@ -48,7 +50,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
-@click.option("--batch", type=_Numbers(), default="1,8,32", show_default=True, help="Numbers of rows per request.")
+@click.option("--batch", type=_Numbers(), default="1,8,32", show_default=True, help="Batch sizes to measure.")
 @click.option(
     "--concurrency", type=_Numbers(), default="1,4,16", show_default=True, help="Numbers of concurrent requests."
 )
@@ -91,7 +93,7 @@ def bench(  # noqa: PLR0913 - one parameter per option
     """
     with handle_errors(debug=debug, as_json=as_json):
         credentials = connection.credentials()
-        path = spec or (_SPEC if repository is None or _SPEC.is_file() else None)
+        path = spec_or_default(spec) if repository is None else optional_spec(spec)
         with progress_view(quiet=as_json) as progress:
             report = api.bench(
                 models,

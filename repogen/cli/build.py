@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -25,6 +24,7 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Signing, signing_options
+from repogen.cli.spec_option import spec_or_default
 from repogen.reporting.github import write_build
 from repogen.reporting.json import as_dict
 from repogen.reporting.plan_text import explain_text
@@ -32,7 +32,8 @@ from repogen.reporting.progress import progress_view
 from repogen.reporting.text import build_text, diagnose_text
 from repogen.spec.load import load_spec
 
-_SPEC = Path("repogen.yaml")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class _Jobs(click.ParamType[int | Literal["auto"]]):
@@ -54,7 +55,7 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 
 
 @click.command()
-@click.argument("spec", type=FILE, default=_SPEC)
+@click.argument("spec", type=FILE, required=False)
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=spec_models,
     help="Build only this model; repeatable.",
@@ -104,7 +105,7 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 @debug_option
 def build(  # noqa: PLR0913 - one parameter per option
     *,
-    spec: Path,
+    spec: Path | None,
     models: tuple[str, ...],
     repository: Path | None,
     target: str | None,
@@ -133,7 +134,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     SPEC is a spec file (default: repogen.yaml). Models that are up to date are not built again.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        loaded_spec = load_spec(spec, target)
+        loaded_spec = load_spec(spec_or_default(spec), target)
         with progress_view(quiet=as_json) as progress:
             report = api.build(
                 loaded_spec,
@@ -169,21 +170,19 @@ def build(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("model", shell_complete=spec_models)
-@click.option(
-    "--spec", type=FILE, metavar="FILE", default=_SPEC, show_default=True, help="Spec that contains the model."
-)
+@click.option("--spec", type=FILE, metavar="FILE", help="Spec that contains the model; default: repogen.yaml.")
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases, help="Export for this Triton release, such as 24.10."
 )
 @json_option
 @debug_option
-def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:
+def diagnose(*, model: str, spec: Path | None, target: str | None, as_json: bool, debug: bool) -> None:
     """Try every exporter on MODEL; publish nothing.
 
     For each exporter that fails parity, names the first operator whose result differs from PyTorch's.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        loaded_spec = load_spec(spec, target)
+        loaded_spec = load_spec(spec_or_default(spec), target)
         with progress_view(quiet=as_json) as progress:
             report = api.build(
                 loaded_spec,

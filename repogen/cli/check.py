@@ -15,7 +15,7 @@ from repogen.check.fix import FixReport, write
 from repogen.check.fix import fix as fix_paths
 from repogen.check.settings import CheckSettings, find_settings
 from repogen.cli.completion import releases, rule_codes
-from repogen.cli.group import PATH_OR_URL, debug_option, handle_errors
+from repogen.cli.group import FILE, PATH_OR_URL, debug_option, handle_errors
 from repogen.errors import ExitCode, SpecError
 from repogen.files.url import RepositoryUrl
 from repogen.reporting.annotations import finding_annotations
@@ -33,7 +33,7 @@ _FORMATS = ("text", "json", "github", "sarif")
 @click.argument("paths", type=PATH_OR_URL, nargs=-1, metavar="[DIR|FILE|URL]...")
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases,
-    help=f"Triton release to check for (default: that of repogen.yaml, or {DEFAULT_RELEASE}).",
+    help=f"Triton release to check for (default: the one in repogen.yaml, or {DEFAULT_RELEASE}).",
 )  # fmt: skip
 @click.option(
     "output_format", "--format", type=click.Choice(list(_FORMATS)), default="text", show_default=True,
@@ -55,6 +55,12 @@ _FORMATS = ("text", "json", "github", "sarif")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply corrections that are guesses.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; exit 1 if there are changes.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings per code instead of each finding.")
+@click.option(
+    "--spec",
+    type=FILE,
+    metavar="FILE",
+    help="Spec with the settings and the release; default: the closest repogen.yaml.",
+)
 @click.option("--isolated", is_flag=True, help="Ignore the settings in repogen.yaml and pyproject.toml.")
 @debug_option
 def check(  # noqa: PLR0913 - one parameter per option
@@ -69,6 +75,7 @@ def check(  # noqa: PLR0913 - one parameter per option
     unsafe_fixes: bool,
     diff: bool,
     statistics: bool,
+    spec: Path | None,
     isolated: bool,
     debug: bool,
 ) -> None:
@@ -79,7 +86,7 @@ def check(  # noqa: PLR0913 - one parameter per option
     model_repository. Exits with code 1 if there are errors.
     """
     with handle_errors(debug=debug, as_json=output_format == "json"):
-        settings = None if isolated else find_settings(Path())
+        settings = None if isolated else find_settings(Path(), spec)
         request = _request(paths, target, _codes(select), _codes(ignore), settings)
         if diff:
             sys.exit(int(_print_diff(request.fix(unsafe=unsafe_fixes))))

@@ -24,6 +24,7 @@ from repogen.cli.group import (
     print_report,
 )
 from repogen.cli.signing import Trust, trust_options
+from repogen.cli.spec_option import named_repository
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_deploy
@@ -93,8 +94,8 @@ def _add_options(command: Command) -> Command:
                 "--header",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help="Header of every request; repeatable. Other users of the machine can read this option, but not "
-                f"the variable {HEADER_VARIABLE}.",
+                help="Header to send with every request; repeatable. Other users of the machine can read this option, "
+                f"but not the variable {HEADER_VARIABLE}.",
             ),
         )
     ):
@@ -173,7 +174,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
                 *models,
                 servers=servers,
                 servers_file=servers_file,
-                repository=repository,
+                repository=named_repository(repository),
                 unload=unload,
                 timeout=timeout,
                 dry_run=dry_run,

@@ -20,6 +20,7 @@ from repogen.cli.interrupts import command_running
 from repogen.errors import (
     ExitCode,
     InterruptedBuildError,
+    MachineError,
     OutputError,
     RepogenError,
     SpecError,
@@ -164,6 +165,9 @@ def run() -> NoReturn:
         error.show(usage)
         write_text(usage.getvalue().rstrip("\n"), err=True, wrap=True)
         sys.exit(error.exit_code)
+    except MemoryError:  # also while another error is reported, so this text is not formatted
+        os.write(2, b"error: the command cannot continue: there is not enough memory\n")
+        sys.exit(int(MachineError.exit_code))
     except OSError as error:  # of the help or a usage error; a command's own errors have been handled
         write_text(f"error: standard output can't be written: {error.strerror}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -187,6 +191,8 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
         _fail(error, debug=debug, as_json=as_json)
     except KeyboardInterrupt:
         _fail(InterruptedBuildError("interrupted; no partial output was left behind"), debug=debug, as_json=as_json)
+    except click.ClickException:  # a usage error, which `run` prints
+        raise
     except Exception as error:  # noqa: BLE001 - a bug of repogen, reported like any other error
         bug = RepogenError(
             f"unexpected {type(error).__name__}: {error}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,16 +17,18 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.spec_option import spec_or_default
 from repogen.reporting.json import as_dict
 from repogen.reporting.plan_text import plan_text
 from repogen.reporting.progress import progress_view
 from repogen.spec.load import load_spec
 
-_SPEC = Path("repogen.yaml")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
-@click.argument("spec", type=FILE, default=_SPEC)
+@click.argument("spec", type=FILE, required=False)
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=spec_models,
     help="Plan only this model; repeatable.",
@@ -45,7 +47,7 @@ _SPEC = Path("repogen.yaml")
 @debug_option
 def plan(  # noqa: PLR0913 - one parameter per option
     *,
-    spec: Path,
+    spec: Path | None,
     models: tuple[str, ...],
     repository: Path | None,
     target: str | None,
@@ -62,7 +64,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     the time and memory that a build needs. Writes nothing, and imports neither torch nor a model.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        loaded_spec = load_spec(spec, target)
+        loaded_spec = load_spec(spec_or_default(spec), target)
         with progress_view(quiet=as_json) as progress:
             report = api.plan(
                 loaded_spec,

@@ -25,7 +25,7 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Trust, trust_options
-from repogen.cli.spec_option import load_optional_spec
+from repogen.cli.spec_option import load_optional_spec, named_repository
 from repogen.errors import RepogenError, SpecError, machine_errors
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_deploy, write_promotion, write_sync
@@ -209,6 +209,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             )
         if listen is not None and (dry_run or as_json):
             raise SpecError("--listen cannot be combined with --dry-run or --json", code="sync.listen")
+        repository = named_repository(repository)
         credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)

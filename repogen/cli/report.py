@@ -63,8 +63,7 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
 def view(*, model: str, repository: Path, port: int, no_browser: bool, debug: bool) -> None:
     """Show the published graph of a model in Netron until Ctrl-C.
 
-    VERSION is a version in the repository; the default is the newest one that is served. Listens on 127.0.0.1. Needs
-    the extra `view`.
+    Without @VERSION, shows the newest version that Triton serves. Listens on 127.0.0.1. Needs the extra `view`.
     """
     with handle_errors(debug=debug):
         name, version = model_and_version(model)

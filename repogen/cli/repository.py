@@ -26,7 +26,7 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Signing, Trust, signing_options, trust_options
-from repogen.cli.spec_option import load_optional_spec
+from repogen.cli.spec_option import load_optional_spec, named_repository
 from repogen.errors import ExitCode, SpecError
 from repogen.files.url import is_model_uri
 from repogen.reporting.deploy_text import deploy_text
@@ -362,8 +362,8 @@ def diff(  # noqa: PLR0913 - one parameter per option
 def sign(*, model: str, repository: Path, signing: Signing, as_json: bool, debug: bool) -> None:
     """Sign a published version.
 
-    VERSION is a version of the repository; the default is the newest one that is served. Every file is compared with
-    the manifest first. The signature covers every file of the version, and replaces an existing signature.
+    Without @VERSION, signs the newest version that Triton serves. Every file is compared with the manifest first. The
+    signature covers every file of the version, and replaces an existing signature.
     """
     with handle_errors(debug=debug, as_json=as_json):
         key = signing.key()
@@ -372,5 +372,5 @@ def sign(*, model: str, repository: Path, signing: Signing, as_json: bool, debug
                 "no signing key is specified", "pass --sign-key FILE or --sign-keyless", code="sign.options"
             )
         name, version = model_and_version(model)
-        report = api.sign(name, version, key=key, repository=repository)
+        report = api.sign(name, version, key=key, repository=named_repository(repository))
         print_report(lambda: sign_text(report), lambda: as_dict(report), as_json=as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +22,7 @@ from repogen.cli.group import (
     json_option,
     print_report,
 )
+from repogen.cli.spec_option import repository_or_default
 from repogen.errors import ExitCode, RepogenError, SpecError
 from repogen.files.url import is_url
 from repogen.reporting.github import write_smoke
@@ -37,15 +37,15 @@ from repogen.targets import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from repogen.serving.served_models import ServedModel
 
-_REPOSITORY = Path("model_repository")
 _PORT = click.IntRange(0, 65535)
 
 
 @click.command()
-@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
+@click.argument("directory", type=REPOSITORY, required=False, metavar="[DIRECTORY|URL]")
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
     help="Test only this model; repeatable.",
@@ -59,7 +59,7 @@ _PORT = click.IntRange(0, 65535)
 @json_option
 @debug_option
 def smoke(
-    *, directory: Path, models: tuple[str, ...], server: str, connection: Connection, as_json: bool, debug: bool
+    *, directory: Path | None, models: tuple[str, ...], server: str, connection: Connection, as_json: bool, debug: bool
 ) -> None:
     """Test a published repository on a real Triton server.
 
@@ -67,23 +67,24 @@ def smoke(
     outputs that the build recorded, within tolerance.
     """
     with handle_errors(debug=debug, as_json=as_json):
+        repository = repository_or_default(directory)
         with progress_view(quiet=as_json) as progress:
             credentials = connection.credentials()
-            reports = api.smoke(directory, models=models, server=server, credentials=credentials, progress=progress)
-        print_report(lambda: smoke_text(reports), lambda: smoke_document(str(directory), reports), as_json=as_json)
-        write_smoke(directory, reports, err=as_json)
+            reports = api.smoke(repository, models=models, server=server, credentials=credentials, progress=progress)
+        print_report(lambda: smoke_text(reports), lambda: smoke_document(str(repository), reports), as_json=as_json)
+        write_smoke(repository, reports, err=as_json)
         sys.exit(int(ExitCode.OK if all(report.passed for report in reports) else ExitCode.SMOKE))
 
 
 @click.command()
-@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
+@click.argument("directory", type=REPOSITORY, required=False, metavar="[DIRECTORY|URL]")
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
     help="Serve only this model; repeatable.",
 )  # fmt: skip
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
-    help="embedded, docker, or a plug-in's server.",
+    help="Triton server to run: embedded, docker, or the name of a plug-in server.",
 )  # fmt: skip
 @click.option("--http-port", type=_PORT, metavar="PORT", help="Port for HTTP; default: 8000 if it is free.")
 @click.option("--grpc-port", type=_PORT, metavar="PORT", help="Port for gRPC; default: 8001 if it is free.")
@@ -93,7 +94,7 @@ def smoke(
 @debug_option
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
-    directory: Path,
+    directory: Path | None,
     models: tuple[str, ...],
     server: str,
     http_port: int | None,
@@ -109,9 +110,10 @@ def serve(  # noqa: PLR0913 - one parameter per option
     """
     progress = PlainProgress()
     with handle_errors(debug=debug):
-        if poll and is_url(directory):
+        repository = repository_or_default(directory)
+        if poll and is_url(repository):
             raise SpecError(
-                f"{directory} is served from a copy, which does not change, so --poll has no effect",
+                f"{repository} is served from a copy, which does not change, so --poll has no effect",
                 "serve it without --poll, or pass a directory",
                 code="server.poll",
             )
@@ -121,7 +123,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
             with commands.serve(path, kind, models=models, poll=poll, progress=progress) as triton:
                 ends = triton.endpoint
                 states = commands.states(triton, path, models)
-                write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}", wrap=True)
+                write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {repository}", wrap=True)
                 write_text(serve_text(ends, states))
                 _explain_failures(path, states)
                 if debug and not all(model.versions for model in states):
@@ -129,7 +131,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
                 write_text("press Ctrl-C to stop")
                 commands.wait(triton, progress)
 
-        run(directory, serve_copy, fetch=lambda path: served(path, models), progress=progress)
+        run(repository, serve_copy, fetch=lambda path: served(path, models), progress=progress)
         write_text("stopped")
 
 

@@ -1,20 +1,45 @@
-"""The option ``--spec`` of commands that need a spec only for its settings."""
+"""The spec and the repository of commands that name none: those of the working directory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+from click.core import ParameterSource
+
+from repogen.api import working_directory
+from repogen.api.working_directory import require_own
 from repogen.spec.load import load_spec
 
 if TYPE_CHECKING:
     from repogen.spec.models import Spec
 
-_SPEC = Path("repogen.yaml")
+_SPEC, _REPOSITORY = Path(working_directory.SPEC), Path(working_directory.REPOSITORY)
 
 
 def load_optional_spec(path: Path | None) -> Spec | None:
     """Return the spec of ``--spec``, or repogen.yaml of the working directory; None when neither exists."""
-    if path is None and not _SPEC.is_file():
-        return None
-    return load_spec(path or _SPEC)
+    path = optional_spec(path)
+    return None if path is None else load_spec(path)
+
+
+def optional_spec(path: Path | None) -> Path | None:
+    """Return the path of ``--spec``, or repogen.yaml of the working directory; None when neither exists."""
+    return path if path is not None or not _SPEC.is_file() else spec_or_default(None)
+
+
+def spec_or_default(path: Path | None) -> Path:
+    """Return the path of the spec, or repogen.yaml if the command names none."""
+    return path or require_own(_SPEC)
+
+
+def repository_or_default(path: Path | None) -> Path:
+    """Return the repository of a command that runs the code of its models, or model_repository if it names none."""
+    return path or require_own(_REPOSITORY)
+
+
+def named_repository(path: Path) -> Path:
+    """Return the value of ``--repository``; its default only if it does not belong to another user."""
+    source = click.get_current_context().get_parameter_source("repository")
+    return require_own(path) if source is ParameterSource.DEFAULT else path

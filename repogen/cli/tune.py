@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,12 +20,15 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.spec_option import spec_or_default
 from repogen.reporting.github import write_tune
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
 from repogen.reporting.tune_text import tune_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from repogen.artifacts.tune import Objective
 
 
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
 )
 @click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
 @click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
-@click.option("--spec", type=FILE, default=Path("repogen.yaml"), show_default=True, help="Spec of the model.")
+@click.option("--spec", type=FILE, help="Spec of the model; default: repogen.yaml.")
 @click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the model; default: the spec's.")
 @click.option(
     "--server",
@@ -107,7 +109,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
     exclude: tuple[str, ...],
     write: bool,
     restart: bool,
-    spec: Path,
+    spec: Path | None,
     repository: Path | None,
     server: str,
     no_track: bool,
@@ -126,7 +128,7 @@ def tune(  # noqa: PLR0913 - one parameter per option
         with progress_view(quiet=as_json) as progress:
             report = api.tune(
                 model,
-                spec=spec,
+                spec=spec_or_default(spec),
                 repository=repository,
                 objective=objective,
                 constraints=constraints,

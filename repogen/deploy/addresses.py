@@ -34,7 +34,8 @@ def server_addresses(servers: Iterable[str], file: Path | None) -> tuple[str, ..
     first_mentions: dict[str, str] = {}
     for where, address in named:
         if not is_address(address):
-            raise SpecError(f"{where}: {address!r} is not the address of a server", _FORM, where=where, code=_CODE)
+            text = address.rpartition("@")[2]  # before it may be a user and a password
+            raise SpecError(f"{where}: {text!r} is not the address of a server", _FORM, where=where, code=_CODE)
         if address in first_mentions:
             raise SpecError(
                 f"{where}: {address} is given twice, first by {first_mentions[address]}",

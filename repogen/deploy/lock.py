@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from repogen.errors import PublishError, SmokeError
-from repogen.repository.lock import try_lock
+from repogen.repository.lock import file_lock, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from filelock import FileLock
 
     from repogen.artifacts.progress import Progress
 
@@ -48,12 +50,12 @@ def server_lock(address: str, seconds: float | None, progress: Progress) -> Iter
 
 def _waited(path: Path, address: str, seconds: float, progress: Progress) -> FileLock:
     progress.note("", f"waiting: another deploy to {address} is in progress")
-    lock = FileLock(path, timeout=seconds, mode=0o644, thread_local=False)
+    lock = file_lock(path, seconds)
     try:
         lock.acquire()
     except Timeout as error:
         raise SmokeError(
-            f"{address}: another deploy of this user has been in progress for {seconds:g} s (it holds the lock {path})",
+            f"{address}: another deploy by this user has been in progress for {seconds:g} s (it holds the lock {path})",
             "wait for it or stop it; the lock is released when the process ends",
             code="deploy.locked",
         ) from error

@@ -165,8 +165,8 @@ class Rollout:
         name, serving = attempt.model.name, self._serving(attempt.model.name)
         if serving is not None and attempt.is_changed(serving):
             raise SmokeError(
-                f"{name}: {self.server.address} serves {_versions_text(serving)}, and served "
-                f"{_versions_text(attempt.loaded or ())} after this command loaded it: another deploy changed it",
+                f"{name}: {self.server.address} serves {_versions_text(serving)}, but this command loaded "
+                f"{_versions_text(attempt.loaded or ())}: another deploy changed it",
                 "the change of the other deploy is kept; run one deploy to a server at a time",
                 code="deploy.changed",
             )
@@ -319,7 +319,7 @@ class Rollout:
 
     def _not_polled_error(self, name: str, expected: tuple[int, ...], serving: tuple[int, ...]) -> SmokeError:
         return SmokeError(
-            f"{name}: after {self.poll_seconds:g} s, {self.server.address} serves {_versions_text(serving)}, and the "
+            f"{name}: after {self.poll_seconds:g} s, {self.server.address} serves {_versions_text(serving)}, but the "
             f"repository selects {_versions_text(expected)}",
             "the server is not in explicit mode: if it polls, pass a --timeout longer than its --repository-poll-secs; "
             "in mode none it never loads a new version: start it with --model-control-mode=explicit. Also check that "
@@ -329,7 +329,7 @@ class Rollout:
 
     def _other_version_error(self, name: str, expected: tuple[int, ...], serving: tuple[int, ...]) -> SmokeError:
         return SmokeError(
-            f"{name}: after loading, {self.server.address} serves {_versions_text(serving)}, and the repository "
+            f"{name}: after loading, {self.server.address} serves {_versions_text(serving)}, but the repository "
             f"selects {_versions_text(expected)}",
             f"the server's --model-repository must have the same content as {self.repository}: mount or copy it there",
             code="deploy.other-version",

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
+from repogen.api.working_directory import REPOSITORY as DEFAULT_REPOSITORY
+from repogen.api.working_directory import own_default
 from repogen.artifacts.serving import NO_CREDENTIALS, Credentials
 from repogen.deploy.addresses import server_addresses
 from repogen.errors import SpecError
@@ -72,7 +74,7 @@ def parse_target(
             f"use -t {SCHEME}://HOST:PORT, with the address of Triton's gRPC service, or set {SERVERS_VARIABLE}",
             code="deployments.server",
         )
-    repository = options.get("repository") or environment.get(REPOSITORY_VARIABLE) or "model_repository"
+    repository = options.get("repository") or environment.get(REPOSITORY_VARIABLE) or own_default(DEFAULT_REPOSITORY)
     if is_url(repository):
         raise SpecError(
             f"the repository of the target {SCHEME} must be a local directory",

@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from repogen.errors import MissingExtraError, SpecError, first_line
 from repogen.executors.interface import TaskLostError, unusable_file
 from repogen.executors.process import run_task
 from repogen.files import exists, is_plain_name
+from repogen.files.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,9 @@ _ATTEMPTS = 4
 _POLL_SECONDS = 0.5
 _CONNECT = "run `ray status` on a node; if the cluster requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 _END = ("end", "")
+# The path of a Unix socket has at most 107 bytes (unix(7)).
+_SOCKET = "/repogen-temporary-12345678/ray/session_2026-01-01_00-00-00_123456_1234567/sockets/plasma_store.1"
+_MAX_PARENT = 107 - len(_SOCKET)
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # An ignored file, such as weights, is needed as well.
@@ -75,20 +79,46 @@ class Ray:
         }
         if workplace.packages:
             environment["py_modules"] = [str(package) for package in workplace.packages]
-        try:
-            with _kept_signal_handlers():
-                ray.init(
-                    address=address or None, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR
-                )
-        except (OSError, RuntimeError, ValueError, TimeoutError) as error:
-            where = f"the Ray cluster {address}" if address else "Ray"
-            raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
-        try:
+        with ExitStack() as stack:
+            try:
+                options = stack.enter_context(self.connection(address))
+                stack.callback(ray.shutdown)
+                with _kept_signal_handlers():
+                    ray.init(**options, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+            except (OSError, RuntimeError, ValueError, TimeoutError) as error:
+                where = f"the Ray cluster {address}" if address else "Ray"
+                raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
             # Ray prints that a node was lost, and --json prints one document.
             with redirect_stdout(sys.stderr):
                 yield Cluster(ray)
-        finally:
-            ray.shutdown()
+
+    @contextmanager
+    def connection(self, address: str) -> Iterator[dict[str, Any]]:
+        """Yield the options of ``ray.init`` for the cluster at an address, or for a new one on this machine.
+
+        Without an address, Ray connects to the cluster that a file in ``/tmp/ray`` names, which any user of the machine
+        may have written: it would receive the files of the models, and run code in this process through what it
+        returns. A new cluster has its sockets and files in ``/tmp/ray``, in which any user may rename and replace them.
+        It is therefore started explicitly, in a private directory. Ray 2.60 listens on all interfaces, and lets a new
+        cluster require a token. Sources: ``get_ray_address_from_environment``, ``try_to_create_directory`` and
+        ``enable_token_auth_by_default`` of Ray 2.60.
+
+        Args:
+            address: The address; empty for RAY_ADDRESS, or a new cluster without that.
+
+        Raises:
+            OSError: The directory cannot be created.
+        """
+        address = address or os.environ.get("RAY_ADDRESS", "")
+        if address:
+            yield {"address": address}
+            return
+        parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+        if len(os.fsencode(parent)) > _MAX_PARENT:
+            parent = Path("/tmp")  # noqa: S108 - the directory is private
+        with temporary_directory(parent) as private:
+            # Ray makes its directory writable for all users, who cannot reach it
+            yield {"address": "local", "_temp_dir": str(private / "ray")}
 
 
 class Cluster:

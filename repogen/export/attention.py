@@ -23,6 +23,14 @@ def eager_attention() -> Iterator[None]:
         torch.nn.functional.scaled_dot_product_attention = fused
 
 
+def _without_hidden(result: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return zeros for the queries whose keys are all hidden."""
+    if mask is None:
+        return result
+    is_visible = mask if mask.dtype == torch.bool else mask > -torch.inf
+    return torch.where(is_visible.any(-1, keepdim=True), result, torch.zeros((), dtype=result.dtype))
+
+
 def attend(  # noqa: PLR0913, PLR0917 - PyTorch's signature
     query: torch.Tensor,
     key: torch.Tensor,
@@ -59,4 +67,4 @@ def attend(  # noqa: PLR0913, PLR0917 - PyTorch's signature
         scores = scores.masked_fill(~visible, lowest)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, lowest) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return torch.matmul(torch.softmax(scores, -1), value)
+    return _without_hidden(torch.matmul(torch.softmax(scores, -1), value), attn_mask)

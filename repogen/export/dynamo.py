@@ -27,6 +27,8 @@ _NO_TRANSLATION = re.compile(
     r"[^\n]*?(?:OpOverload\(op='([\w.]+)'|([\w.:]+::?[\w.]+|aten\.[\w.]+))"
 )
 
+_VIEW_OF_CHANGED = "another view of its base has been modified inplace with grad mode enabled"
+
 
 def export_program(request: ExportRequest) -> ExportedGraph:
     """Convert a module or a program of torch.export with ``torch.onnx.export(dynamo=True)``.
@@ -38,7 +40,7 @@ def export_program(request: ExportRequest) -> ExportedGraph:
     require_exact_constants()
     try:
         with recorded_programs(with_real_pairs) as programs:
-            onnx_program = _export(request)
+            onnx_program = _export_with_views(request)
     except Exception as error:
         raise explain(error, source.signature) from error
     if onnx_program is None:
@@ -47,6 +49,21 @@ def export_program(request: ExportRequest) -> ExportedGraph:
         return ExportedGraph(select_outputs(onnx_program.model, source.origin.select))
     violations = guard_violations(programs[-1], source.signature, source.dims) if programs else ()
     return ExportedGraph(onnx_program.model, violations)
+
+
+def _export_with_views(request: ExportRequest) -> torch.onnx.ONNXProgram | None:
+    """Export a module; without gradients if it changes an input or a buffer in place, of which it has taken views.
+
+    With gradients, torch.export rejects such modules if the values that are written depend on a weight. Without
+    gradients, some operators, such as matmul, are decomposed differently, so all other modules are exported with them.
+    """
+    try:
+        return _export(request)
+    except Exception as error:
+        if not any(_VIEW_OF_CHANGED in str(link) for link in _chain(error)):
+            raise
+    with torch.no_grad():
+        return _export(request)
 
 
 def _export(request: ExportRequest) -> torch.onnx.ONNXProgram | None:

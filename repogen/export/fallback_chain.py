@@ -13,6 +13,7 @@ from repogen.errors import ExportError
 from repogen.export.fake_quantize import plain_fake_quantize
 from repogen.export.interface import Exporter, ExportRequest, specialized
 from repogen.export.python_code import exportable_python
+from repogen.onnx_graph.centering import center_raw_values
 from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
 from repogen.onnx_graph.normalize import normalize
 from repogen.plugins import load_instance
@@ -83,6 +84,7 @@ def export_with(
             raise _with_cause(error, source.complex, bool(gradients)) from error
     if not isinstance(source.origin, OnnxFile):
         fill_kernel_gaps(graph.model)
+        center_raw_values(graph.model)
     artifact = normalize(graph.model, directory / "model.onnx", options)
     if spec.opset != "auto" and artifact.opset != opset:
         raise ExportError(

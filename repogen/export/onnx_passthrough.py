@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveInitializersFromInputsPass, RemoveUnusedNodesPass
+from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
 from repogen.export.interface import ExportedGraph
-from repogen.onnx_graph.kernel_gaps import replace_int64_extremes
+from repogen.onnx_graph.kernel_gaps import replace_int64_reductions
+from repogen.onnx_graph.load import load_graph
 from repogen.onnx_graph.normalize import select_outputs, separate_unnamed_dims
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _OPTIONAL_INITIALIZER_INPUTS = 4
 
 
 def read_onnx(request: ExportRequest) -> ExportedGraph:
-    """Read an ONNX file; convert it if its opset is newer than requested, and replace maxima and minima of int64.
+    """Read an ONNX file; convert it if its opset is newer than requested, and replace reductions of int64.
 
     Raises:
         ExportError: The source is not an ONNX file, cannot be read, or onnx's version converter cannot convert it.
@@ -38,7 +39,7 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
     model.ir_version = max(model.ir_version, _OPTIONAL_INITIALIZER_INPUTS)
     RemoveInitializersFromInputsPass()(model)  # clients do not send weights, which IR 3 lists as inputs
     separate_unnamed_dims(model)
-    replace_int64_extremes(model)
+    replace_int64_reductions(model)
     for value, spec in zip(model.graph.inputs, signature.inputs, strict=True):
         value.shape = ir.Shape(list(spec.shape))
     names = [value.name for value in model.graph.outputs]
@@ -49,17 +50,8 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
 
 
 def _load(path: Path, selected: list[str]) -> ir.Model:
-    """Read a file without the outputs that are not selected and have no tensor type, which onnx_ir does not read."""
-    proto = onnx.load_model(path, load_external_data=False)
-    outputs = [value for value in proto.graph.output if value.name in selected or _is_readable(value.type)]
-    is_complete = len(outputs) == len(proto.graph.output)
-    if not is_complete:
-        inner = [value for value in proto.graph.value_info if _is_readable(value.type)]
-        for field, values in ((proto.graph.output, outputs), (proto.graph.value_info, inner)):
-            del field[:]
-            field.extend(values)
     try:
-        model = ir.from_proto(proto)
+        return load_graph(path, selected)
     except ir.serde.SerdeError as error:
         raise ExportError(
             f"onnx_ir cannot read {path.name}: {error.__cause__ or error}",
@@ -67,16 +59,6 @@ def _load(path: Path, selected: list[str]) -> ir.Model:
             code="source.onnx",
             details=str(error),
         ) from error
-    ir.external_data.set_base_dir(model.graph, path.parent)
-    if not is_complete:
-        RemoveUnusedNodesPass()(model)
-    return model
-
-
-def _is_readable(kind: onnx.TypeProto) -> bool:
-    while kind.WhichOneof("value") in {"sequence_type", "optional_type"}:
-        kind = kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind.optional_type.elem_type
-    return not kind.HasField("map_type")
 
 
 def _convert(path: Path, model: ir.Model, opset: int) -> ir.Model:

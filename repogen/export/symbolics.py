@@ -1,8 +1,10 @@
 """Translations of operators that TorchScript's exporter lacks, or translates incorrectly (torch 2.13).
 
-Recurrent cells, stable sorting and ``in`` are missing. ``//`` rounds toward zero, through int64 for floats; ``%`` and
-``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``), logarithms lose small values
-(``repogen.export.logarithms``), and ``atan2`` is -pi for (0, -1).
+Recurrent cells, stable sorting, error functions and ``in`` are missing. ``//`` rounds toward zero, through int64 for
+floats; ``%`` and ``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``), logarithms
+lose small values (``repogen.export.logarithms``), powers of integers are computed in float32, and ``atan2`` is -pi for
+(0, -1). A trace has the floats that a model computes from sizes in float32, so ``arange`` of them may have a different
+length in PyTorch, and is rejected.
 """
 
 from __future__ import annotations
@@ -12,17 +14,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.onnx import symbolic_opset10
+from torch.onnx import symbolic_opset9, symbolic_opset10, symbolic_opset11, symbolic_opset14
 from torch.onnx.utils import register_custom_op_symbolic
 
+from repogen.errors import ExportError
 from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
-from repogen.export.logarithms import expm1, log1p, log_add_exp, log_sigmoid, softplus
+from repogen.export.logarithms import (
+    cross_entropy_of_logits,
+    erfc,
+    erfcx,
+    expm1,
+    log1p,
+    log_add_exp,
+    log_ndtr,
+    log_sigmoid,
+    softplus,
+)
+from repogen.export.powers import integer_power
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SPLIT_OPSET = 18
 """The first opset in which Split has the number of its outputs."""
+_AXES_OPSET = 18
+"""The first opset in which the axes of ReduceMax are an input."""
+_FLOATS = frozenset({"Half", "Float", "Double"})
 _INTEGERS = frozenset({"Byte", "Char", "Short", "Int", "Long"})
 
 
@@ -38,9 +55,17 @@ def register_symbolics(opset: int) -> None:
         "floor_divide": _floor_divide,
         "floordiv": _floor_divide,
         "remainder": _remainder,
+        "pow": _power,
         "log1p": _of_one(log1p),
         "expm1": _of_one(expm1),
         "log_sigmoid": _of_one(log_sigmoid),
+        "scaled_dot_product_attention": _attention,
+        "erfc": _of_one(erfc),
+        "special_erfc": _of_one(erfc),
+        "special_erfcx": _of_one(erfcx),
+        "special_log_ndtr": _of_one(log_ndtr),
+        "binary_cross_entropy_with_logits": _cross_entropy_of_logits,
+        "arange": _arange,
         "softplus": _softplus,
         "logaddexp": _log_add_exp,
         "logaddexp2": partial(_log_add_exp, log_of_base=math.log(2)),
@@ -128,6 +153,43 @@ def _remainder(g: Any, x: Any, divisor: Any) -> Any:  # noqa: ANN401
     return remainder_of_floats(_Operators(g), partial(_number, g), x, divisor)
 
 
+def _power(g: Any, x: Any, exponent: Any) -> Any:  # noqa: ANN401
+    """Multiply integers."""
+    if not _are_integers(x, exponent):
+        return symbolic_opset9.pow(g, x, exponent)
+    tensor = exponent if _is_number(x) else x
+    constant = int(exponent.node().t("value")) if _is_number(exponent) else None
+    if constant is not None and constant < 0:
+        return symbolic_opset9.pow(g, x, exponent)
+
+    def number(value: int) -> Any:  # noqa: ANN401
+        return g.op("CastLike", g.op("Constant", value_t=torch.tensor(value)), tensor)
+
+    base = number(int(x.node().t("value"))) if tensor is exponent else x
+    return integer_power(_Operators(g), number, base, exponent if constant is None else constant)
+
+
+def _is_number(value: Any) -> bool:  # noqa: ANN401
+    """Return whether a value is a constant number."""
+    node = value.node()
+    return bool(node.kind() == "onnx::Constant" and node.t("value").dim() == 0)
+
+
+def _attention(g: Any, query: Any, key: Any, value: Any, mask: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    """Return zeros for a query whose keys are all masked; the exporter returns NaN for a mask that is added."""
+    result = symbolic_opset14.scaled_dot_product_attention(g, query, key, value, mask, *arguments)
+    if mask.node().mustBeNone():
+        return result
+    is_boolean = mask.type().scalarType() == "Bool"
+    zero, lowest = (g.op("CastLike", _number(g, number), query) for number in (0.0, -math.inf))
+    added = g.op("CastLike", mask, query)
+    if g.opset >= _AXES_OPSET:
+        largest = g.op("ReduceMax", added, g.op("Constant", value_t=torch.tensor([-1])))
+    else:
+        largest = g.op("ReduceMax", added, axes_i=[-1])
+    return g.op("Where", g.op("Greater", largest, zero if is_boolean else lowest), result, zero)
+
+
 def _softplus(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
     beta, threshold = (float(argument.node().t("value")) for argument in arguments)
     return softplus(_Operators(g), partial(_number, g), x, beta, threshold)
@@ -135,6 +197,40 @@ def _softplus(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
 
 def _log_add_exp(g: Any, x: Any, y: Any, log_of_base: float = 1.0) -> Any:  # noqa: ANN401
     return log_add_exp(_Operators(g), partial(_number, g), x, y, log_of_base)
+
+
+def _cross_entropy_of_logits(g: Any, x: Any, target: Any, weight: Any, positive_weight: Any, reduction: Any) -> Any:  # noqa: ANN401
+    weights = [None if value.node().mustBeNone() else value for value in (weight, positive_weight)]
+    loss = cross_entropy_of_logits(_Operators(g), partial(_number, g), x, target, weights[1])
+    if weights[0] is not None:
+        loss = g.op("Mul", loss, weights[0])
+    reductions = (None, "ReduceMean", "ReduceSum")
+    operator = reductions[int(reduction.node().t("value"))]
+    return loss if operator is None else g.op(operator, loss, keepdims_i=0)
+
+
+def _arange(g: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    """Reject floats that are not constant: their length would be computed in float32.
+
+    Raises:
+        ExportError: The range depends on a float that the model computes.
+    """
+    numbers = arguments[: {4: 3, 6: 2, 7: 3}.get(len(arguments), 1)]
+    if any(_is_computed_float(number) for number in numbers):
+        raise ExportError(
+            "the length of torch.arange depends on a float that forward computes: for some sizes, it would differ from "
+            "PyTorch's",
+            "use integers: torch.arange(count) * step",
+            code="export.no-translation",
+        )
+    return symbolic_opset11.arange(g, *arguments)
+
+
+def _is_computed_float(value: Any) -> bool:  # noqa: ANN401
+    if not isinstance(value, torch.Value) or value.node().kind().endswith("::Constant"):
+        return False
+    kind = value.type()
+    return kind.kind() == "FloatType" or (kind.kind() == "TensorType" and kind.scalarType() in _FLOATS)
 
 
 def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:

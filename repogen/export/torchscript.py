@@ -141,6 +141,8 @@ def _export(module: torch.nn.Module, request: ExportRequest, outputs: list[str] 
                 output_names=outputs,
                 opset_version=request.opset,
             )
+        except ExportError:
+            raise  # of one of repogen's translations
         except Exception as error:
             raise _explain(error) from error
     if isinstance(destination, io.BytesIO):

@@ -4,31 +4,34 @@ TorchScript's are in ``repogen.export.symbolics``. ONNX requires of ``TopK`` tha
 in both directions, which is the order of a stable sort. The exporter's own translation of ``cross_entropy`` ignores
 ``label_smoothing`` and does not accept probabilities; that of ``embedding_bag`` with ``padding_idx`` is not valid ONNX;
 those of integer divisions with ``rounding_mode`` compute in float32; those of ``//`` and ``%`` of floats are not exact
-(``repogen.export.division``); those of logarithms lose small values (``repogen.export.logarithms``); that of ``//`` of
-sizes rounds toward zero; that of ``atan2`` is -pi for (0, -1), and 0 for NaN; and numbers in float64 are rounded to
-float32.
+(``repogen.export.division``); those of logarithms lose small values (``repogen.export.logarithms``); those of sizes
+compute in float32, and ``//`` rounds toward zero (``repogen.export.size_arithmetic``); that of ``atan2`` is -pi for
+(0, -1), and 0 for NaN; and numbers in float64 are rounded to float32.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 import torch
 from onnxscript import opset18
-from onnxscript.function_libs.torch_lib.ops import core
+from onnxscript.function_libs.torch_lib.ops import core, nn
 
 from repogen.errors import ExportError
 from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
-from repogen.export.logarithms import expm1, log1p, log_add_exp, log_sigmoid, softplus
+from repogen.export.logarithms import erfc, erfcx, expm1, log1p, log_add_exp, log_ndtr, log_sigmoid, softplus
+from repogen.export.powers import integer_power
+from repogen.export.running import RUNNING_TRANSLATIONS
+from repogen.export.size_arithmetic import SIZE_TRANSLATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _GATES = 4
+_WHOLE = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 op: Any = opset18  # its annotations do not accept its own results
 
 
@@ -75,10 +78,6 @@ def _floor_divide(self: Any, other: Any) -> Any:  # noqa: ANN401
     return floor_quotient(op, partial(_constant, dtype=self.dtype), self, other)
 
 
-def _floor_divide_sizes(self: Any, other: Any) -> Any:  # noqa: ANN401
-    return floor_quotient_of_integers(op, self, other)
-
-
 def _remainder(self: Any, other: Any) -> Any:  # noqa: ANN401
     other = _constant(other, self.dtype)
     if not self.dtype.is_floating_point():
@@ -101,6 +100,21 @@ def _constant(number: Any, dtype: ir.DataType) -> Any:  # noqa: ANN401
     return op.Constant(value=ir.tensor(number, dtype=dtype)) if isinstance(number, (int, float)) else number
 
 
+def _power(self: Any, exponent: Any) -> Any:  # noqa: ANN401
+    """Multiply integers; a base or an exponent may be a Python number."""
+    tensor = self if isinstance(self, ir.Value) else exponent
+    other = exponent if tensor is self else self
+    has_type = other.dtype == tensor.dtype if isinstance(other, ir.Value) else isinstance(other, int)
+    if tensor.dtype in _WHOLE and has_type and not (isinstance(exponent, int) and exponent < 0):
+        base = _constant(self, tensor.dtype)
+        return integer_power(op, partial(_constant, dtype=tensor.dtype), base, exponent)
+    if tensor is exponent:
+        return core.aten_pow_scalar(self, exponent)
+    return (
+        core.aten_pow(self, exponent) if isinstance(exponent, ir.Value) else core.aten_pow_tensor_scalar(self, exponent)
+    )
+
+
 def _atan2(self: Any, other: Any) -> Any:  # noqa: ANN401
     """Return the angle of the point (other, self), with the signs of zeros as in PyTorch, and NaN for NaN."""
     zero, one, pi = (_constant(number, self.dtype) for number in (0.0, 1.0, math.pi))
@@ -108,6 +122,18 @@ def _atan2(self: Any, other: Any) -> Any:  # noqa: ANN401
     angle = op.Atan(op.Div(self, op.Where(is_origin, one, other)))
     half_turn = op.Where(_has_minus(self), op.Neg(pi), pi)
     return op.Where(_has_minus(other), op.Add(angle, half_turn), angle)
+
+
+def _hypot(self: Any, other: Any) -> Any:  # noqa: ANN401
+    """Return the length of the vector (self, other) without its square, which is 0 for 1e-23 and infinite for 1e20."""
+    one = _constant(1.0, self.dtype)
+    x, y = op.Abs(self), op.Abs(other)
+    is_longer = op.Greater(x, y)
+    longer, shorter = op.Where(is_longer, x, y), op.Where(is_longer, y, x)
+    is_finite = op.Not(op.Or(op.IsInf(x), op.IsInf(y)))
+    ratio = op.Div(shorter, op.Where(op.Equal(longer, _constant(0.0, self.dtype)), one, longer))
+    length = op.Mul(longer, op.Sqrt(op.Add(op.Mul(ratio, ratio), one)))
+    return op.Where(is_finite, length, _constant(math.inf, self.dtype))
 
 
 def _has_minus(value: Any) -> Any:  # noqa: ANN401
@@ -157,6 +183,28 @@ def _lstm(  # noqa: PLR0913, PLR0917 - the operator's arguments
             code="export.no-translation",
         )
     return core.aten_lstm(self, states, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+
+
+def _attention(  # noqa: PLR0913, PLR0917 - the operator's arguments
+    query: Any,  # noqa: ANN401
+    key: Any,  # noqa: ANN401
+    value: Any,  # noqa: ANN401
+    attn_mask: Any = None,  # noqa: ANN401
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002
+    scale: float | None = None,
+    enable_gqa: bool = False,  # noqa: FBT001, FBT002
+) -> Any:  # noqa: ANN401
+    """Return zeros for a query whose keys are all masked; the exporter returns the average of the values, or NaN."""
+    result = nn.aten_scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if attn_mask is None:
+        return result
+    last = op.Constant(value_ints=[-1])
+    if attn_mask.dtype == ir.DataType.BOOL:
+        is_visible = op.Cast(op.ReduceMax(op.Cast(attn_mask, to=ir.DataType.INT32), last), to=ir.DataType.BOOL)
+    else:
+        is_visible = op.Greater(op.ReduceMax(attn_mask, last), _constant(-math.inf, attn_mask.dtype))
+    return op.Where(is_visible, result, _constant(0.0, query.dtype))
 
 
 _MODES = ("sum", "mean", "max")
@@ -283,7 +331,7 @@ def _inner_embedding_bag(  # noqa: PLR0913, PLR0917 - the operator's arguments
 
 TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.lstm.input: _lstm,
-    operator.floordiv: _floor_divide_sizes,
+    **SIZE_TRANSLATIONS,
     torch.ops.aten.scalar_tensor.default: _scalar_tensor,
     torch.ops.aten.full.default: _full,
     torch.ops.aten.floor_divide.default: _floor_divide,
@@ -291,18 +339,28 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.remainder.Scalar: _remainder,
     torch.ops.aten.div.Tensor_mode: _divide,
     torch.ops.aten.div.Scalar_mode: _divide,
+    torch.ops.aten.hypot.default: _hypot,
+    torch.ops.aten.pow.Tensor_Tensor: _power,
+    torch.ops.aten.pow.Tensor_Scalar: _power,
+    torch.ops.aten.pow.Scalar: _power,
     torch.ops.aten.atan2.default: _atan2,
     torch.ops.aten.log1p.default: _of_one(log1p),
     torch.ops.aten.special_log1p.default: _of_one(log1p),
     torch.ops.aten.expm1.default: _of_one(expm1),
     torch.ops.aten.special_expm1.default: _of_one(expm1),
+    torch.ops.aten.erfc.default: _of_one(erfc),
+    torch.ops.aten.special_erfc.default: _of_one(erfc),
+    torch.ops.aten.special_erfcx.default: _of_one(erfcx),
+    torch.ops.aten.special_log_ndtr.default: _of_one(log_ndtr),
     torch.ops.aten.log_sigmoid.default: _of_one(log_sigmoid),
     torch.ops.aten.softplus.default: _softplus,
     torch.ops.aten.logaddexp.default: _log_add_exp,
     torch.ops.aten.logaddexp2.default: _log_add_exp2,
+    **RUNNING_TRANSLATIONS,
     torch.ops.aten.sort.stable: _sort,
     torch.ops.aten.argsort.stable: _argsort,
     torch.ops.aten._cdist_forward.default: _cdist,  # noqa: SLF001 - the name of the operator
+    torch.ops.aten.scaled_dot_product_attention.default: _attention,
     torch.ops.aten.cross_entropy_loss.default: _cross_entropy,
     torch.ops.aten.embedding_bag.default: _embedding_bag,
     torch.ops.aten.embedding_bag.padding_idx: _embedding_bag,

@@ -43,13 +43,13 @@ def _open(path: str, flags: int) -> int:
 def require_few_values(json: str | bytes | bytearray, limit: int = _MAX_VALUES) -> None:
     """Require that a JSON text has a limited number of values, before it is decoded.
 
-    pydantic needs a kilobyte for each value of a wrong type, and a value needs two bytes.
+    pydantic needs a kilobyte for each value of a wrong type, and a value needs two bytes. Lists and objects are counted
+    as well: one in another needs no comma.
 
     Raises:
         ContentError: It has more.
     """
-    commas = json.count(",") if isinstance(json, str) else json.count(b",")
-    if commas > limit:
+    if any((json.count(sign) if isinstance(json, str) else json.count(sign.encode())) > limit for sign in ",[{"):
         raise ContentError(f"has more than {limit:,} values")
 
 

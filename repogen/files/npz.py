@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from math import prod
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ MAX_UNPACKED_BYTES = 2 * 2**30
 _ENDING = ".npy"
 _MAX_HEADER_BYTES = 2**16
 _KINDS = "biufcSU"
+_LENGTHS = {(1, 0): Struct("<H"), (2, 0): Struct("<I")}
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -55,7 +57,9 @@ def _array(archive: Archive, name: str, limit: int) -> Array:
     content = archive.read(name, limit)
     stream = io.BytesIO(content[:_MAX_HEADER_BYTES])
     try:
-        shape, fortran_order, dtype = _READERS[np.lib.format.read_magic(stream)](stream)
+        version = np.lib.format.read_magic(stream)
+        _require_plain_header(content, version)
+        shape, fortran_order, dtype = _READERS[version](stream)
     except Exception as error:  # NumPy parses the header as Python code
         raise ContentError(f"contains {name!r}, whose header cannot be read: {str(error)[:100]}") from error
     if dtype.kind not in _KINDS or not dtype.itemsize:
@@ -70,3 +74,15 @@ def _array(archive: Archive, name: str, limit: int) -> Array:
     except ValueError as error:  # more dims than NumPy supports, or a dim that is too large
         raise ContentError(f"contains {name!r}, whose shape is not supported: {error}") from error
     return array
+
+
+def _require_plain_header(content: bytearray, version: tuple[int, int]) -> None:
+    """Require a header without the suffix L of Python 2's integers: NumPy needs a hundred times as long for those.
+
+    Raises:
+        ValueError: It may have one.
+    """
+    length = _LENGTHS[version]
+    (size,) = length.unpack_from(content, np.lib.format.MAGIC_LEN)
+    if b"L" in content[(start := np.lib.format.MAGIC_LEN + length.size) : start + size]:
+        raise ValueError("it was written with Python 2; save the file again")

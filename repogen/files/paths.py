@@ -6,6 +6,7 @@ import errno
 import grp
 import os
 import pwd
+import shutil
 import stat
 from itertools import takewhile
 from pathlib import Path
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_NAME_BYTES = 255
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_MAX_PATH = 4096
+"""Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
 
 def reason(error: OSError) -> str:
@@ -28,12 +31,22 @@ def reason(error: OSError) -> str:
 
 
 def raise_if_exhausted(error: OSError) -> None:
-    """Raise an error again that concerns the process, and not the file: it has too many open files, or no memory.
+    """Raise an error again that concerns the process or the disk, and not the file: open files, memory, disk space.
 
-    A file that cannot be opened for such a reason is not missing, unreadable or damaged.
+    A file that cannot be opened or copied for such a reason is not missing, unreadable or damaged.
     """
     if error.errno in _EXHAUSTED:
         raise error
+
+
+def lack_of_space(directory: Path, required: int) -> str:
+    """Return how many bytes are required and free, if the disk of a directory has too few; empty otherwise.
+
+    >>> lack_of_space(Path("/"), 0), lack_of_space(Path("/"), 2**80)[:37]
+    ('', '1208925819614629174706176 bytes, and ')
+    """
+    free = shutil.disk_usage(directory).free
+    return f"{required} bytes, and the disk of {directory} has space for {free}" if required > free else ""
 
 
 def exists(path: Path) -> bool:
@@ -65,14 +78,16 @@ def is_plain_name(name: str) -> bool:
 
 
 def is_inside(path: Path, directory: Path) -> bool:
-    """Return whether a path leads to a file in a directory, after all symlinks are followed; False with a NUL in it.
+    """Return whether a path leads to a file in a directory, after all symlinks are followed.
+
+    False for a path that no file can have: one with a NUL, or of more than 4096 characters.
 
     The files of a snapshot in a Hugging Face cache are links to the ``blobs`` of the same model, which are inside.
 
     >>> is_inside(Path("/a/b/../c"), Path("/a")), is_inside(Path("/a/../c"), Path("/a"))
     (True, False)
     """
-    if "\0" in str(path):
+    if "\0" in str(path) or len(str(path)) > _MAX_PATH:
         return False
     target, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
     snapshots = next((parent for parent in root.parents if parent.name == "snapshots"), None)
@@ -93,6 +108,34 @@ def is_private_hard_link(path: Path) -> bool:
     return status.st_nlink > 1 and not status.st_mode & stat.S_IROTH
 
 
+def has_trusted_owner(path: Path, directory: Path) -> bool:
+    """Return whether a file or a directory, and a symlink to it, belong to this user, to root, or to another owner.
+
+    Any user can create files in a directory such as ``/tmp``.
+
+    Args:
+        path: It exists, or is a link.
+        directory: Its owner is trusted as well.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    # in a user namespace, root may have another number
+    trusted = {os.geteuid(), 0, Path("/").stat().st_uid, directory.stat().st_uid}
+    return path.lstat().st_uid in trusted and (not exists(path) or path.stat().st_uid in trusted)
+
+
+def is_shared(directory: Path) -> bool:
+    """Return whether another user can rename what this user has in a directory, as in ``/tmp`` without a sticky bit.
+
+    A directory of this user that is renamed to a name that repogen uses would be taken for one of repogen's.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    return bool(_rename_reason(directory))
+
+
 def foreign_reason(directory: Path) -> str:
     """Return why another user could change what is in a directory; empty if only this user and root can.
 
@@ -111,11 +154,16 @@ def foreign_reason(directory: Path) -> str:
     if reason := _foreign_reason(directory, writable=stat.S_IWGRP | stat.S_IWOTH):
         return reason
     for path in _directories_above(directory):
-        sticky = path.stat().st_mode & stat.S_ISVTX
-        group = 0 if _is_own_group(path.stat().st_gid) else stat.S_IWGRP
-        if reason := _foreign_reason(path, writable=0 if sticky else stat.S_IWOTH | group):
+        if reason := _rename_reason(path):
             return f"is below {path}, which {reason}"
     return ""
+
+
+def _rename_reason(directory: Path) -> str:
+    """Return why another user could rename the entries of a directory; empty if only this user and root can."""
+    status = directory.stat()
+    group = 0 if _is_own_group(status.st_gid) else stat.S_IWGRP
+    return _foreign_reason(directory, writable=0 if status.st_mode & stat.S_ISVTX else stat.S_IWOTH | group)
 
 
 def _foreign_reason(directory: Path, *, writable: int) -> str:

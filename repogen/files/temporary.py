@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.files.paths import is_shared
 from repogen.files.tree import remove_tree
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def temporary_directory(parent: Path | None = None) -> Iterator[Path]:
 def locked_directory(prefix: str, parent: Path) -> tuple[Path, int | None]:
     """Create a private directory with a lock, and remove those with the same prefix that no process holds.
 
-    A process that is killed leaves its directory behind. The lock is on the directory itself, not on a file in it, so
-    that its holder can remove the directory without a race. The kernel releases it with the process.
+    A process that is killed leaves its directory behind. It stays if another user can rename entries of ``parent``, who
+    could give such a name to any other directory of this user. The lock is on the directory itself, not on a file in
+    it, so that its holder can remove the directory without a race. The kernel releases it with the process.
 
     Returns:
         The directory, and a descriptor that holds its lock; None if the filesystem has no locks.
@@ -49,7 +51,7 @@ def locked_directory(prefix: str, parent: Path) -> tuple[Path, int | None]:
     Raises:
         OSError: It cannot be created.
     """
-    for directory in parent.glob(f"{prefix}*"):
+    for directory in () if is_shared(parent) else parent.glob(f"{prefix}*"):
         with suppress(OSError):  # another user's, not a directory, or in use
             descriptor = _lock(directory)
             remove_tree(directory)

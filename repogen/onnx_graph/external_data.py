@@ -128,6 +128,8 @@ def misplaced(path: Path, location: str) -> str:
     if leads_out(location):
         return "leads out of its directory"
     file = path.absolute().parent / location
+    if not os.path.lexists(file):
+        return "does not exist"
     if not is_inside(file, path.absolute().parent):
         return OUTSIDE_LINK
     if not is_file(file):

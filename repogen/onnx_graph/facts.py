@@ -10,9 +10,10 @@ from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.files import MAX_GRAPH_BYTES, is_file
-from repogen.files.content import ContentError, read_bytes
-from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, misplaced
+from repogen.files.content import ContentError, read_bytes, size_text
+from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, leads_out, misplaced
 from repogen.onnx_graph.output_shapes import infer_outputs
+from repogen.onnx_graph.parsed_size import needs_more_memory
 from repogen.triton_config.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 _BY_ONNX = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
 _RETRY = "export it again, or download it again"
+_MAX_EXPANDED_BYTES = 2**30
+"""Of a graph of several million nodes."""
+_MAX_EXPANSION = 8
+"""Of decision trees, which are lists of small numbers: such a number has 1 to 3 bytes in a file and 8 in memory."""
+_MAX_RANK = 1000
+_MAX_NAME = 10_000
+"""Characters of the name of an input, an output or a dim."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +56,15 @@ def parse_model(path: Path) -> onnx.ModelProto:
     """Return the model in a file, without its external data.
 
     Raises:
-        ContentError: The file is larger than 2 GiB, is not an ONNX model, or requests cannot name its inputs or
-            outputs.
+        ContentError: The file is larger than 2 GiB, needs over 1 GiB of memory more than eight times its size, is not
+            an ONNX model, or has an input or output that requests cannot name, or with very many dims.
         OSError: It can't be read.
     """
     content = read_bytes(path, MAX_GRAPH_BYTES)
     if other := _other_format(content):
         raise ContentError(other)
+    if needs_more_memory(content, _MAX_EXPANDED_BYTES + _MAX_EXPANSION * len(content)):
+        raise ContentError(_TOO_MANY_PARTS)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)
@@ -62,12 +72,25 @@ def parse_model(path: Path) -> onnx.ModelProto:
         raise ContentError("is not an ONNX file, or is truncated") from error
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
         raise ContentError("contains no graph: it is not an ONNX file, or is truncated")
-    # protobuf returns text that is not UTF-8 as bytes
     for value in (*proto.graph.input, *proto.graph.output):
-        dims = value.type.tensor_type.shape.dim
-        if not all(isinstance(text, str) for text in (value.name, *(dim.dim_param for dim in dims))):
-            raise ContentError(f"has an input or output with a name that is not UTF-8: {value.name!r:.60}")
+        _require_usable(value)
     return proto
+
+
+def _require_usable(value: onnx.ValueInfoProto) -> None:
+    """Require an input or output that a config can declare, and whose shape and names may be in many messages.
+
+    Raises:
+        ContentError: It has very many dims, or a name that is very long or is not UTF-8.
+    """
+    dims = value.type.tensor_type.shape.dim
+    if len(dims) > _MAX_RANK:
+        raise ContentError(f"has an input or output with {len(dims)} dims: {value.name!r:.60}")
+    names = (value.name, *(dim.dim_param for dim in dims))
+    if not all(isinstance(name, str) for name in names):  # protobuf returns text that is not UTF-8 as bytes
+        raise ContentError(f"has an input or output with a name that is not UTF-8: {value.name!r:.60}")
+    if any(len(name) > _MAX_NAME for name in names):
+        raise ContentError(f"has an input, an output or a dim with a very long name: {value.name!r:.60}")
 
 
 def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
@@ -84,19 +107,26 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     except OSError as error:
         return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
     except ContentError as error:
-        return None, [_broken_finding(f"{path.name} {error}", other_format_hint(error) or _RETRY)]
+        return None, [_broken_finding(f"{path.name} {error}", hint_for(error) or _RETRY)]
     return _facts(proto), list(_external(proto, path))
 
 
+_TOO_MANY_PARTS = (
+    f"has so many nodes, names and numbers that they need more than {size_text(_MAX_EXPANDED_BYTES)} of memory"
+)
 _OTHER_FORMATS = {
     "is a Git LFS pointer, not the file itself": "download the file: git lfs pull",
     "is a web page": "download the file again: the server returned a page, perhaps a login page",
 }
+_HINTS = {
+    **_OTHER_FORMATS,
+    _TOO_MANY_PARTS: "store the weights as raw data, as onnx.numpy_helper.from_array does, and not as single numbers",
+}
 
 
-def other_format_hint(error: ContentError) -> str:
-    """Return what to do about a file that a download left in place of a model; empty for another error."""
-    return _OTHER_FORMATS.get(str(error), "")
+def hint_for(error: ContentError) -> str:
+    """Return what to do about a file that is not a model, or has too many parts; empty for another error."""
+    return _HINTS.get(str(error), "")
 
 
 def _other_format(content: bytes) -> str:
@@ -110,7 +140,7 @@ def _other_format(content: bytes) -> str:
 
 
 def _broken_finding(message: str, hint: str) -> Finding:
-    return Finding("RG210", "error", message, hint)
+    return Finding("RG210", "error", message, hint, security=True)
 
 
 def _facts(proto: onnx.ModelProto) -> GraphFacts:
@@ -151,5 +181,6 @@ def _external(proto: onnx.ModelProto, path: Path) -> Iterator[Finding]:
         problem = f"{problem}: {entry.location!r}" if problem else cut_short(path, entry)
         if problem and entry.location not in reported:
             reported.add(entry.location)
+            message = f"the external data of {path.name} {problem}"
             hint = "keep the data file next to the model, and export or copy both together"
-            yield Finding("RG211", "error", f"the external data of {path.name} {problem}", hint)
+            yield Finding("RG211", "error", message, hint, security=leads_out(entry.location))

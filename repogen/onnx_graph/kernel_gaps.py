@@ -6,6 +6,8 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
   the result is cast back, which wraps as PyTorch does.
 - ``ArgMax`` and ``ArgMin`` of int64: ``TopK`` also returns the first of equal values. ``ReduceMax`` and ``ReduceMin``
   of int64 along one axis return wrong values for some rows with values beyond int32.
+- ``ReduceSum`` of int64 adds in float64 from 1.28.0 on, which rounds sums beyond 2 ** 53. The upper and the lower 32
+  bits are added separately.
 - The inverse of a one-sided ``DFT``, which ``torch.fft.irfft`` becomes, is not valid ONNX. It is computed as an inverse
   two-sided transform: the real part of the sum is the same if the omitted half is added to its mirror image. Exporters
   infer wrong shapes from such a node, so the shapes of all inner values are removed.
@@ -14,6 +16,7 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
   matrix product and a convolution.
 - Bfloat16, see ``repogen.onnx_graph.bfloat16``.
 - ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
+- ``Clip`` without one of its bounds also replaces the infinities on that side, by the largest finite number.
 - ``Resize`` to the nearest value divides a position by ``out / in`` in float32, and PyTorch multiplies it by
   ``in / out``. At some sizes, such as from 10 to 48, some rows and columns are those of a neighbor. There, it becomes
   one ``Gather`` for each axis, which is slower; where the positions are equal, as for a scale of 2, it stays.
@@ -22,6 +25,7 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +42,8 @@ _SMALL = frozenset(
 )
 _EXTREME_INDICES = frozenset({"ArgMax", "ArgMin"})
 _EXTREME_VALUES = frozenset({"ReduceMax", "ReduceMin"})
-EXTREMES = _EXTREME_INDICES | _EXTREME_VALUES
+_EXTREMES = _EXTREME_INDICES | _EXTREME_VALUES
+REDUCTIONS = _EXTREMES | {"ReduceSum"}
 _STANDARD = frozenset({"", "ai.onnx"})
 _OPSET_OF_SQUEEZE = 13
 """The first opset in which the axes of Squeeze are an input."""
@@ -51,6 +56,10 @@ _INT64_INDICES = frozenset({"ScatterND", "GatherND"})
 _NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 """The attributes of ``Resize`` for ``interpolate(mode="nearest")``."""
 _MAX_POSITIONS = 1 << 16
+_MAX_DENOMINATOR = 256
+"""Of a scale that is a quotient of sizes."""
+_SMALL_IMAGE = 128
+"""The largest sum of height and width after a resize for which PyTorch uses its kernel for small images."""
 _INT64, _FLOAT, _DOUBLE = ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.DOUBLE
 
 
@@ -101,19 +110,19 @@ def fill_kernel_gaps(model: ir.Model) -> None:
             value.shape = None if not value.is_graph_output() else value.shape
 
 
-def replace_int64_extremes(model: ir.Model) -> bool:
-    """Rewrite the maxima and minima of int64, which ONNX Runtime computes incorrectly, or does not compute.
+def replace_int64_reductions(model: ir.Model) -> bool:
+    """Rewrite the maxima, minima and sums of int64, which ONNX Runtime computes incorrectly, or does not compute.
 
     The graph is changed in place; those of an opset before 13 are kept. Returns whether a node was replaced.
     """
     nodes = [
-        node for graph in model.graphs() for node in graph if node.op_type in EXTREMES and node.domain in _STANDARD
+        node for graph in model.graphs() for node in graph if node.op_type in REDUCTIONS and node.domain in _STANDARD
     ]
     if not nodes or model.opset_imports.get("", 0) < _OPSET_OF_SQUEEZE:
         return False
     # Small constants may be external data, which the inference of values and some of that of shapes cannot read.
     _infer_types(model, ShapeInferencePass(strict_mode=False, data_prop=False))
-    return bool([node for node in nodes if _rewrite_extreme(node)])
+    return bool([node for node in nodes if _rewrite_extreme(node) or _split_sum(node)])
 
 
 def _infer_types(model: ir.Model, inference: ShapeInferencePass) -> None:
@@ -123,7 +132,8 @@ def _infer_types(model: ir.Model, inference: ShapeInferencePass) -> None:
     casts = (node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast")
     rare = {*_SMALL, ir.DataType.BFLOAT16}
     has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
-    has_rare |= any(node.op_type in EXTREMES for node in nodes)
+    has_integers = any(value.dtype == _INT64 for value in model.graph.inputs)
+    has_rare |= any(node.op_type in (REDUCTIONS if has_integers else _EXTREMES) for node in nodes)
     if has_rare and any(value.dtype is None for node in nodes for value in node.outputs):
         sequences = [value for node in nodes for value in _sequences(node) if value.type is None]
         inference(model)
@@ -148,21 +158,28 @@ def _sequences(node: ir.Node) -> list[ir.Value]:
 
 def _rewrite(node: ir.Node) -> None:
     dtype = _dtype(node)
+    if node.op_type in {"DFT", "STFT"}:
+        _rewrite_transform(node)
+    elif node.op_type in _INT64_INDICES and node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT32:
+        int64 = ir.DataType.INT64
+        node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
+    elif _is_nearest_resize(node):
+        _replace_nearest(node)
+    elif node.op_type == "Clip" and dtype not in _SMALL:
+        _keep_infinities(node)
+    elif _rewrite_extreme(node) or _split_sum(node):
+        return
+    elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
+        _widen(node, ir.DataType.INT64 if dtype == ir.DataType.UINT32 else ir.DataType.INT32)
+
+
+def _rewrite_transform(node: ir.Node) -> None:
     if _is_one_sided_inverse(node):
         _expand_inverse(node)
     elif node.op_type == "DFT" and _integer(node, "onesided"):
         _replace_transform(node)
     elif node.op_type == "STFT" and _integer(node, "onesided", 1):
         _replace_short_time_transform(node)
-    elif node.op_type in _INT64_INDICES and node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT32:
-        int64 = ir.DataType.INT64
-        node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
-    elif _is_nearest_resize(node):
-        _replace_nearest(node)
-    elif _rewrite_extreme(node):
-        return
-    elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
-        _widen(node, ir.DataType.INT64 if dtype == ir.DataType.UINT32 else ir.DataType.INT32)
 
 
 def _is_one_sided_inverse(node: ir.Node) -> bool:
@@ -199,7 +216,7 @@ def _widen(node: ir.Node, wide: ir.DataType) -> None:
 
 def _rewrite_extreme(node: ir.Node) -> bool:
     """Replace a maximum or minimum of int64 along one axis; return whether the node is one."""
-    if node.op_type not in EXTREMES or _dtype(node) != ir.DataType.INT64:
+    if node.op_type not in _EXTREMES or _dtype(node) != ir.DataType.INT64:
         return False
     if node.op_type in _EXTREME_VALUES:
         axis, output = _reduced_axis(node), 0
@@ -208,6 +225,32 @@ def _rewrite_extreme(node: ir.Node) -> bool:
     if axis is not None:
         _replace_extreme(node, axis, output)
     return axis is not None
+
+
+def _has_small_values(value: ir.Value) -> bool:
+    """Return whether int64 values were converted from a smaller type, as those of a mask."""
+    producer = value.producer()
+    source = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
+    return source is not None and source.dtype in {*_SMALL, ir.DataType.INT32}
+
+
+def _split_sum(node: ir.Node) -> bool:
+    """Replace a sum of int64 by two sums, which are exact for 2 ** 21 values; return whether the node is one."""
+    value, *rest = node.inputs or (None,)
+    if value is None or node.op_type != "ReduceSum" or value.dtype != _INT64 or _has_small_values(value):
+        return False
+    axes = [each for each in rest if each is not None]
+    unit = _constant(node, np.array(1 << 32, np.int64))
+    low = _insert(node, "Mod", [value, unit], _INT64)  # not negative
+    high = _insert(node, "Div", [_insert(node, "Sub", [value, low], _INT64), unit], _INT64)
+    sums = []
+    for part in (high, low):
+        added = ir.Node("", "ReduceSum", [part, *axes], list(node.attributes.values()))
+        added.outputs[0].dtype = _INT64
+        _graph(node).insert_before(node, added)
+        sums.append(added.outputs[0])
+    _replace(node, _insert(node, "Add", [_insert(node, "Mul", [sums[0], unit], _INT64), sums[1]], _INT64))
+    return True
 
 
 def _reduced_axis(node: ir.Node) -> int | None:
@@ -236,6 +279,14 @@ def _replace_extreme(node: ir.Node, axis: int, output: int) -> None:
     _replace(node, value)
 
 
+def _keep_infinities(node: ir.Node) -> None:
+    """Replace a ``Clip`` with one bound by ``Max`` or ``Min``; with two bounds, it stays."""
+    value, low, high = (*node.inputs, None, None)[:3]
+    bound = high if low is None else low
+    if value is not None and bound is not None and (low is None or high is None):
+        _replace(node, _insert(node, "Max" if high is None else "Min", [value, bound], value.dtype))
+
+
 def _is_nearest_resize(node: ir.Node) -> bool:
     attributes = {name: node.attributes[name].as_string() for name in _NEAREST if name in node.attributes}
     return node.op_type == "Resize" and {"mode": "nearest", **attributes} == _NEAREST
@@ -251,10 +302,9 @@ def _replace_nearest(node: ir.Node) -> None:
         return
     constant = None if scales is None else ir.convenience.get_const_tensor(scales)
     if constant is not None:
-        factors = [float(str(scale)) for scale in constant.numpy()]
-        if not all(map(_has_equal_positions, factors)):
-            indices = [_index_at_scale(node, value, axis, factors) for axis in range(2, len(factors))]
-            gathers = _gathers(value, indices)
+        factors = [_exact_scale(scale) for scale in constant.numpy()]
+        if not all(map(_keeps_resize, factors)):
+            gathers = _gathers(value, _indices_at_scale(node, value, factors[2:]))
             _graph(node).insert_before(node, gathers)
             _replace(node, gathers[-1].outputs[0])
     elif sizes is not None and (shape := value.shape or node.outputs[0].shape) is not None:
@@ -286,31 +336,50 @@ def _gathers(value: ir.Value, indices: Sequence[ir.Value]) -> list[ir.Node]:
     return nodes
 
 
-def _has_equal_positions(scale: float) -> bool:
-    """Return whether ONNX Runtime and PyTorch choose the same values for a constant scale.
+def _exact_scale(scale: float) -> float:
+    """Return the number whose rounding to float32 is a scale: a fraction such as 5 / 3, or a decimal."""
+    fraction = float(Fraction(float(scale)).limit_denominator(_MAX_DENOMINATOR))
+    return fraction if np.float32(fraction) == scale else float(str(scale))
+
+
+def _keeps_resize(scale: float) -> bool:
+    """Return whether ONNX Runtime and PyTorch choose the same values and sizes for a constant scale.
 
     For small images, PyTorch ignores the scale if the size stays the same or is doubled: 9 at 2.1 becomes 18.
     """
     if 1 < scale < 3 and scale != 2:  # noqa: PLR2004 - the scales of which the rounded size may be once or twice
         return False
-    positions = np.arange(_MAX_POSITIONS, dtype=np.float32)
-    return np.array_equal(np.floor(positions / np.float32(scale)), np.floor(positions * np.float32(1 / scale)))
+    numbers = np.arange(_MAX_POSITIONS, dtype=np.float32)
+    positions = np.floor(numbers / np.float32(scale)), np.floor(numbers * np.float32(1 / scale))
+    sizes = np.floor(numbers * np.float32(scale)), np.floor(numbers.astype(np.float64) * scale)
+    return all(np.array_equal(*pair) for pair in (positions, sizes))
 
 
-def _index_at_scale(node: ir.Node, value: ir.Value, axis: int, scales: list[float]) -> ir.Value:
-    """Return the index of the value for each position, as PyTorch computes it from a scale."""
-    scale, is_image = scales[axis], len(scales) == 4  # noqa: PLR2004 - [batch, channels, height, width]
-    length = _insert(node, "Shape", [value], _INT64, start=axis, end=axis + 1)
-    size = _insert(node, "Cast", [length], _DOUBLE, to=int(_DOUBLE))
-    size = _insert(node, "Floor", [_insert(node, "Mul", [size, _constant(node, np.array(scale))], _DOUBLE)], _DOUBLE)
-    size = _insert(node, "Cast", [size], _INT64, to=int(_INT64))
-    factor = _constant(node, np.array([1 / scale], np.float32))
-    for multiple in (1, 2) if is_image else ():
+def _indices_at_scale(node: ir.Node, value: ir.Value, scales: list[float]) -> list[ir.Value]:
+    """Return the index of the value for each position of each axis, as PyTorch computes it from a scale."""
+    lengths, sizes = [], []
+    for axis, scale in enumerate(scales, 2):
+        lengths.append(_insert(node, "Shape", [value], _INT64, start=axis, end=axis + 1))
+        size = _insert(node, "Cast", [lengths[-1]], _DOUBLE, to=int(_DOUBLE))
+        size = _insert(node, "Mul", [size, _constant(node, np.array(scale))], _DOUBLE)
+        sizes.append(_insert(node, "Cast", [_insert(node, "Floor", [size], _DOUBLE)], _INT64, to=int(_INT64)))
+    factors = [_constant(node, np.array([1 / scale], np.float32)) for scale in scales]
+    if len(scales) == 2:  # noqa: PLR2004 - height and width
+        total, limit = _insert(node, "Add", sizes, _INT64), _constant(node, np.array([_SMALL_IMAGE]))
+        is_small = _insert(node, "LessOrEqual", [total, limit], ir.DataType.BOOL)
+        factors = [_factor(node, *each, is_small) for each in zip(lengths, sizes, factors, strict=True)]
+    return [_index(node, *each) for each in zip(lengths, sizes, factors, strict=True)]
+
+
+def _factor(node: ir.Node, length: ir.Value, size: ir.Value, factor: ir.Value, is_small: ir.Value) -> ir.Value:
+    """Return the distance of positions; in a small image, it is exact if the size stays the same or is doubled."""
+    for multiple in (1, 2):
         sized = _insert(node, "Mul", [length, _constant(node, np.array([multiple]))], _INT64)
         is_multiple = _insert(node, "Equal", [size, sized], ir.DataType.BOOL)
+        is_exact = _insert(node, "And", [is_small, is_multiple], ir.DataType.BOOL)
         exact = _constant(node, np.array([1 / multiple], np.float32))
-        factor = _insert(node, "Where", [is_multiple, exact, factor], _FLOAT)
-    return _index(node, length, size, factor)
+        factor = _insert(node, "Where", [is_exact, exact, factor], _FLOAT)
+    return factor
 
 
 def _indices_at_size(node: ir.Node, value: ir.Value, axis: int, sizes: ir.Value) -> tuple[ir.Value, ir.Value]:

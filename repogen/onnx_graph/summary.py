@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 2**20
 _MAX_TENSORS = 1_000_000
+_MAX_NAME = 500
+"""Characters of the name of a node's output or attribute, which each tensor of the node gets."""
 _OVERLAP = 2
 """How many times the bytes of the data files may be hashed; shared tensors are hashed once."""
 _EXTERNAL = 1  # TensorProto.DataLocation
@@ -126,8 +128,9 @@ def _tensors(proto: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield the tensors with names: initializers, and those in attributes, named by the node's first output."""
     graphs = [proto.graph]
     for node in nodes(proto):
+        subject = (_text(node.output[0]) if node.output else _operator(node))[:_MAX_NAME]
         for attribute in node.attribute:
-            name = f"{_text(node.output[0]) if node.output else _operator(node)}:{_text(attribute.name)}"
+            name = f"{subject}:{_text(attribute.name)[:_MAX_NAME]}"
             if attribute.HasField("t"):
                 yield name, attribute.t
             yield from ((name, tensor) for tensor in attribute.tensors)

@@ -78,7 +78,7 @@ def _file(reference: str, root: Path, signature: Signature) -> Iterator[Mapping[
 def _checked(batch: object, signature: Signature, where: str) -> dict[str, Array]:
     """Return the inputs of a batch, with the dtypes of the graph."""
     if not isinstance(batch, dict):
-        raise SourceError(f"{where} is a {type(batch).__name__}, not a dict of arrays by input", code=CODE)
+        raise SourceError(f"{where} is a {type(batch).__name__}, not a dict that maps input names to arrays", code=CODE)
     missing = [spec.name for spec in signature.inputs if spec.name not in batch]
     if missing:
         raise SourceError(f"{where} has no input {missing[0]!r}", code=CODE)

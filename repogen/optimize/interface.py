@@ -43,7 +43,7 @@ class PassOptions(Section):
 
     Attributes:
         files: Names of the options that are paths of input files, relative to the spec, or callables
-            (``file.py:callable``). Files must exist when the spec is loaded, and a change of their contents starts a
+            (``file.py:callable``). Files must exist when the spec is loaded, and a change to their contents starts a
             new build.
     """
 

@@ -29,14 +29,14 @@ _MAX_NAME = 200
 """Characters of a name that are compared: difflib is quadratic in them."""
 
 Patterns = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...], must_be("a list of node names, in which * stands for any text")
+    tuple[Annotated[str, Field(min_length=1)], ...], must_be("a list of node names, in which * matches any text")
 ]
 
 
 class ReducedPrecisionOptions(PassOptions):
     """The options of every pass that reduces the precision of nodes."""
 
-    exclude: Patterns = Field(default=(), description="Names of nodes that stay in float32; * stands for any text")
+    exclude: Patterns = Field(default=(), description="Names of nodes that stay in float32; * matches any text")
 
 
 def too_large(artifact: OnnxArtifact, tool: str) -> str:
@@ -81,7 +81,7 @@ def check_excluded(model: onnx.ModelProto, patterns: Sequence[str]) -> None:
         hint = f"did you mean {' or '.join(map(repr, similar))}?"
     elif names:
         more = ", ..." if len(names) > _SHOWN else ""
-        hint = f"names of nodes are {', '.join(map(repr, names[:_SHOWN]))}{more}; * stands for any text"
+        hint = f"names of nodes are {', '.join(map(repr, names[:_SHOWN]))}{more}; * matches any text"
     else:
         hint = "the nodes of this graph have no names; remove `exclude`"
     raise SourceError(f"`exclude`: no node is named {unused!r}", hint, code="source.exclude", where="optimize")

@@ -84,7 +84,7 @@ def download(registry: ModelRegistry, entry: RegistryEntry, repository: Path, su
     except UnservableError as error:
         raise PublishError(
             f"{entry.name} version {entry.version} has a config.pbtxt that Triton would not serve: {error}",
-            "build the model again with this repogen",
+            "build the model again with this version of repogen",
             code="publish.unservable",
         ) from error
     if suffix:

@@ -300,7 +300,7 @@ class ModelDocument(TypedDict):
     sha256: str | None
     """Digest of `model.onnx`, of `model.py` for Python code, or of `config.pbtxt` for an ensemble"""
     size: int | None
-    """Total size of the version's files in bytes"""
+    """Size in bytes of the graph and its weights, or of the code; null for an ensemble"""
     exporter: str | None
     """Exporter of the published graph"""
     opset: int | None
@@ -702,7 +702,7 @@ class BenchRowDocument(TypedDict):
     throughput: EstimateDocument
     """Rows per second"""
     ratio: EstimateDocument | None
-    """How many times faster than the baseline; null for the baseline"""
+    """Speedup over the baseline; null for the baseline"""
     requests: int
     """Number of requests in all rounds"""
 
@@ -730,7 +730,7 @@ class ModelBenchDocument(TypedDict):
     server: str | None
     """Server and runtime; null if none was started"""
     baseline: str | None
-    """Variant that ratios refer to; null if nothing was measured"""
+    """Variant that ratios are relative to; null if nothing was measured"""
     rows: list[BenchRowDocument]
     """The measurements"""
     unmeasured: list[UnmeasuredDocument]
@@ -766,7 +766,7 @@ class BenchDocument(TypedDict):
     """``repogen bench --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     machine: MachineDocument
     """The machine"""
     rounds: int
@@ -856,7 +856,7 @@ class ComparisonRowDocument(TypedDict):
     memory_bytes: int | None
     """Largest resident memory of the server; null if it was not measured"""
     ratio: EstimateDocument | None
-    """How many times better the tuned config is, in the same round; null for itself"""
+    """Speedup of the tuned config over this one, in the same round; null for the tuned config"""
     violations: list[str]
     """Constraints that the medians violate"""
 
@@ -870,7 +870,7 @@ class TuneDocument(TypedDict):
     version: int
     """Published version that was measured"""
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     server: str
     """Server and runtime"""
     machine: MachineDocument
@@ -900,7 +900,7 @@ class TuneDocument(TypedDict):
     improved: bool
     """Whether the chosen config is better than the spec's by more than the noise"""
     diff: str
-    """Change of the spec as a unified diff; empty if there is none"""
+    """Change to the spec as a unified diff; empty if there is none"""
     written: bool
     """Whether the spec was changed"""
     interrupted: bool
@@ -978,7 +978,7 @@ class VersionDocument(TypedDict):
     parity: RecordedParityDocument | None
     """Comparison with PyTorch"""
     smoke: str | None
-    """Result of the smoke test before it was published; null if that is not recorded"""
+    """Always null: manifests do not record the smoke test"""
     confirmed: bool
     """False if the model registry still lists it as pending"""
     registry_version: int | None
@@ -1280,7 +1280,7 @@ class RenderedReportDocument(TypedDict):
     size: int
     """Size in bytes"""
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     models: int
     """Number of models"""
     versions: int

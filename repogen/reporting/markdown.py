@@ -110,7 +110,7 @@ def bench_markdown(report: BenchReport) -> str:
 
 
 def tune_markdown(report: TuneReport) -> str:
-    """Return the result of tuning a model: the comparison, the change of the spec, notes, and the machine."""
+    """Return the result of tuning a model: the comparison, the change to the spec, notes, and the machine."""
     state = "failed" if report.error else "better settings" if report.improved else "no better settings"
     headline = f"repogen tune: {report.model} version {report.version}, {report.objective}: {state}"
     return _render("tune.md.j2", headline=headline, report=report)

@@ -33,10 +33,10 @@ def plan_text(report: PlanReport) -> str:
     if report.notes:
         parts.append(notes_section(report.notes))
     estimated = any(not model.cost.measured for model in report.pending)
-    total = f"about {report.seconds:.0f} s of building, one at a time" if report.pending else "nothing to build"
+    total = f"about {report.seconds:.0f} s, one at a time" if report.pending else "nothing to build"
     parts.append(
         f"{len(report.pending)} of {len(report.models)} models would be built: {total}"
-        + ("; ~ marks estimates, which the first build of a model replaces" if estimated else "")
+        + ("; ~ marks an estimate: the model was not measured yet" if estimated else "")
     )
     parts.append(f"repository: {relative_text(report.repository)}")
     return "\n\n".join(parts)
@@ -68,7 +68,7 @@ def _explained(model: ModelReport) -> Iterator[tuple[str, str, str, str]]:
         return
     reasons = "; ".join(model.reasons)
     if model.from_cache:
-        yield model.name, "export to validate", "from the cache", "an earlier build had the same inputs of these steps"
+        yield model.name, "export to validate", "from the cache", "an earlier build had the same inputs for these steps"
     else:
         why = "; ".join(model.export_reasons) or f"{reasons}, and no earlier result is in the cache"
         yield model.name, "export to validate", _result(model, "export"), why

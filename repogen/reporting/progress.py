@@ -27,7 +27,7 @@ _ENDED = {"done": "green", "failed": "red"}
 """The last steps of a model, and their colors."""
 _STEPS = {
     "preflight": "check what the build needs",
-    "cache": "cache: look for an earlier result of the same inputs",
+    "cache": "cache: look for an earlier result for the same inputs",
     "import": "import: start a process with torch",
     "source": "source: load the model and run it",
     "export": "export to ONNX",

@@ -139,7 +139,7 @@ def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterato
         verb = "would be published" if report.dry_run else "published"
         yield f"{version.model}: {origin} {verb} as version {version.number} of {target} ({size_text(version.size)})"
         if version.held is not None:
-            yield f"{version.model}: it is not served: {hold_note(version.model, version.held)}"
+            yield f"{version.model}: not served: {hold_note(version.model, version.held)}"
 
 
 def _package_lines(report: TransferReport, package_format: PackageFormat, source: str, target: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from repogen.artifacts.tuning import TuningRecord
 from repogen.files import read_bytes
@@ -34,6 +35,8 @@ _BUILD = TypeAdapter(BuildDocument)
 _BENCH = TypeAdapter(BenchDocument)
 _TUNE = TypeAdapter(TuningRecord)
 _Result = TypeVar("_Result")
+_LARGEST = 1e300
+"""Largest number of a result; a plot of larger ones could not be computed."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,21 @@ def _read(path: Path, decode: Callable[[bytes], _Result]) -> _Result | None:
     try:
         content = read_bytes(path)
         require_few_values(content)
-        return decode(content)
+        result = decode(content)
+        return result if _is_plottable(from_json(content)) else None
     except (OSError, ContentError, ValidationError):
         return None
+
+
+def _is_plottable(document: object) -> bool:
+    """Return whether every number of a document is finite, and none is very large."""
+    values = [document]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+        elif isinstance(value, (int, float)) and not -_LARGEST <= value <= _LARGEST:
+            return False
+    return True

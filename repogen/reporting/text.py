@@ -6,6 +6,7 @@ import difflib
 import os
 import shutil
 import sys
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
@@ -19,7 +20,7 @@ from repogen.spec.problems import printable
 from repogen.triton_config.rules.findings import RULES, count_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from repogen.artifacts.environment import Check
     from repogen.artifacts.report import BuildReport
@@ -39,6 +40,8 @@ _MAX_REASON = 60
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
+_MAX_COMPARED = 2_000
+"""Lines of a file that are compared with difflib, whose time can grow with the cube of their number."""
 
 
 def error_text(error: ErrorRecord, *, debug: bool) -> str:
@@ -136,8 +139,26 @@ def text_diff(file: FixedFile) -> str:
     name = relative_path(str(file.path))
     texts = (text.encode(errors="surrogateescape").decode(errors="replace") for text in (file.before, file.after))
     before, after = (text.splitlines(keepends=True) for text in texts)
-    lines = difflib.unified_diff(before, after, name, name)
+    is_long = max(len(before), len(after)) > _MAX_COMPARED
+    lines = _one_hunk(before, after, name) if is_long else difflib.unified_diff(before, after, name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _one_hunk(before: list[str], after: list[str], name: str) -> Iterator[str]:
+    """Yield a unified diff of one hunk without context, from the first line that differs to the last one."""
+    start = _equal(before, after)
+    same = _equal(before[start:][::-1], after[start:][::-1])
+    old, new = (lines[start : len(lines) - same] for lines in (before, after))
+    if old or new:
+        ranges = (f"{start + bool(lines)},{len(lines)}" for lines in (old, new))
+        yield from (f"--- {name}\n", f"+++ {name}\n", "@@ -{} +{} @@\n".format(*ranges))
+        yield from (f"-{line}" for line in old)
+        yield from (f"+{line}" for line in new)
+
+
+def _equal(first: list[str], second: list[str]) -> int:
+    """Return how many lines at the beginning are equal."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def statistics_text(findings: Sequence[Finding]) -> str:

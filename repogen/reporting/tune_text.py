@@ -19,7 +19,7 @@ _NAMES = {"tuned": "tuned", "spec": "original spec", "auto": "Triton's auto-comp
 
 
 def tune_text(report: TuneReport, *, debug: bool) -> str:
-    """Return the passes, the Pareto front, the comparison, the change of the spec, notes, and the error last."""
+    """Return the passes, the Pareto front, the comparison, the change to the spec, notes, and the error last."""
     parts = [_title(report), *_passes(report), *_front(report), *_comparison(report), *_change(report)]
     if report.notes:
         parts.append(notes_section(report.notes))
@@ -105,7 +105,7 @@ def _trial_row(trial: Trial, base: Settings, *, chosen: bool) -> tuple[str, ...]
 def _comparison(report: TuneReport) -> Iterator[str]:
     if not report.comparison:
         return
-    headings = ("config", "rows/s", "p50 ms", "p99 ms", "tuned is x times better")
+    headings = ("config", "rows/s", "p50 ms", "p99 ms", "speedup of tuned")
     rows = [_comparison_row(row) for row in report.comparison]
     yield f"side by side, medians of interleaved rounds (95% interval)\n{table(headings, rows)}"
 
@@ -123,5 +123,5 @@ def _comparison_row(row: ComparisonRow) -> tuple[str, ...]:
 
 def _change(report: TuneReport) -> Iterator[str]:
     if report.diff:
-        title = "written to the spec" if report.written else "change of the spec; --write applies it"
+        title = "written to the spec" if report.written else "change to the spec; --write applies it"
         yield f"{title}:\n{report.diff}"

@@ -48,7 +48,7 @@ def _from_json_number(value: object) -> object:
 
 def _check_schema(schema: int) -> int:
     if schema > SCHEMA:
-        raise ValueError(f"schema {schema} is newer than this repogen supports ({SCHEMA})")
+        raise ValueError(f"schema {schema} is newer than this version of repogen supports ({SCHEMA})")
     return schema
 
 

@@ -81,6 +81,6 @@ def _altered_error(desired: DesiredVersion, difference: str) -> TrackingError:
 def _unservable_error(desired: DesiredVersion, reason: str) -> PublishError:
     return PublishError(
         f"{desired.name}: version {desired.version} has a config.pbtxt that Triton would not serve: {reason}",
-        "build the model again with this repogen, and promote that version",
+        "build the model again with this version of repogen, and promote that version",
         code="sync.config",
     )

@@ -103,9 +103,19 @@ def make_directory(path: Path) -> None:
     for directory in reversed(missing):
         with suppress(FileExistsError):  # another process created it
             directory.mkdir()
-            directory.chmod(0o755 | (directory.stat().st_mode & stat.S_ISGID))
+            _make_readable_by_all(directory)
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def _make_readable_by_all(directory: Path) -> None:
+    """Set the mode of a new directory; not that of another one, which replaced it or which a link leads to."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        status = os.fstat(descriptor)
+        os.fchmod(descriptor, 0o755 | (status.st_mode & stat.S_ISGID))
+    finally:
+        os.close(descriptor)
 
 
 def make_readable(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, TypeAdapter
@@ -33,6 +34,8 @@ SEQUENCE_REQUEST = "request of a sequence"
 SEQUENCE_ID = 2**19
 """The ID of that sequence, in case the model receives it."""
 _ENDS = ".ends"
+_MAX_CASES = 1000
+"""A build records up to four cases, and the requests of a sequence."""
 
 
 def _valid_case(case: GoldenCase) -> GoldenCase:
@@ -87,6 +90,12 @@ def read_golden(directory: Path, where: str = GOLDEN_JSON) -> Golden:
 
 
 def _golden(document: _Document, where: str) -> Golden:
+    if len(document.cases) > _MAX_CASES:
+        raise malformed(where, f"has {len(document.cases)} cases; the limit is {_MAX_CASES}")
+    # so that the tensors of all cases together need no more memory than golden.npz
+    keys = Counter(tensor.key for case in document.cases for tensor in (*case.inputs, *case.outputs))
+    if repeated := next((key for key, count in keys.items() if count > 1), None):
+        raise malformed(where, f"has several tensors with the key {repeated}")
     outputs = {tensor.name for case in document.cases for tensor in case.outputs}
     if missing_outputs := sorted(outputs - document.tolerances.keys()):
         raise malformed(where, f"no tolerance for {', '.join(missing_outputs)}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-from contextlib import contextmanager
+import os
+import stat
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
@@ -15,7 +17,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK_FILE = ".repogen.lock"
+_MODE = 0o600
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
+
+
+def file_lock(path: Path, seconds: float = -1) -> FileLock:
+    """Return a lock that only this user and root can acquire: whoever can read its file can hold it.
+
+    Args:
+        path: Its file, which is created when the lock is acquired.
+        seconds: How long to wait for another process; indefinitely if negative.
+    """
+    with suppress(OSError):  # it does not exist, or is a link
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            # of an earlier version of repogen; any other file of this user is not empty
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_size:
+                os.fchmod(descriptor, _MODE)
+        finally:
+            os.close(descriptor)
+    return FileLock(path, timeout=seconds, mode=_MODE, thread_local=False)
 
 
 @contextmanager
@@ -33,7 +55,7 @@ def locked(repository: Path, seconds: float) -> Iterator[None]:
         PublishError: Another process held the lock for all that time.
     """
     path = repository / LOCK_FILE
-    lock = FileLock(path, timeout=seconds, mode=0o644)
+    lock = file_lock(path, seconds)
     try:
         lock.acquire()
     except Timeout as error:
@@ -58,7 +80,7 @@ def try_lock(path: Path) -> FileLock | None:
         OSError: The file cannot be created: the directory does not exist, is full or read-only, or it is a symlink.
         PublishError: The filesystem does not support file locks.
     """
-    lock = FileLock(path, timeout=0, mode=0o644, thread_local=False)
+    lock = file_lock(path, 0)
     try:
         lock.acquire()
     except Timeout:

@@ -56,12 +56,24 @@ def _valid_tensor(tensor: TensorSpec) -> TensorSpec:
     return tensor
 
 
-def _valid_file(record: FileRecord) -> FileRecord:
-    path = PurePosixPath(record.path)
-    if path.is_absolute() or ".." in path.parts or not path.parts or {"\0", "\n"} & set(record.path):
-        raise ValueError(f"path {record.path!r} is outside the version directory")
+def require_listable(name: str) -> None:
+    """Require a path that a manifest can list: it is in the version's directory.
+
+    Args:
+        name: The path, relative to that directory.
+
+    Raises:
+        ValueError: It leads out of the directory, is nested deeply, or has a line break.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or {"\0", "\n"} & set(name):
+        raise ValueError(f"path {name!r} is outside the version directory")
     if len(path.parts) > _MAX_PARTS:
-        raise ValueError(f"path {record.path[:100]!r}… is nested deeper than {_MAX_PARTS} directories")
+        raise ValueError(f"path {name[:100]!r}… is nested deeper than {_MAX_PARTS} directories")
+
+
+def _valid_file(record: FileRecord) -> FileRecord:
+    require_listable(record.path)
     if not _SHA256.fullmatch(record.sha256):
         raise ValueError("sha256 must be 64 hex digits")
     if not 0 <= record.size <= INT64_MAX:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.named_file import DATA_DIRECTORIES, named_records, path_in_model
+from repogen.errors import PublishError
+from repogen.files import reason
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Filesystem, make_directory, sync
 from repogen.repository.layout import config_bytes, journal_path
@@ -47,12 +49,21 @@ class Transaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Commit the change, or undo it."""
-        with self._undo:
-            if kind is None:
-                if self._journal is not None:
-                    self._filesystem.remove(self._journal)
-                self._undo.pop_all()
+        """Commit the change, or undo it.
+
+        Raises:
+            PublishError: It could not be undone, so the repository may have the new version.
+        """
+        if kind is not None:
+            self._undo_all()
+            return
+        try:
+            if self._journal is not None:
+                self._filesystem.remove(self._journal)
+            self._undo.pop_all()
+        except BaseException:
+            self._undo_all()
+            raise
 
     def move_model(self) -> None:
         """Rename the whole staged model directory in."""
@@ -125,6 +136,16 @@ class Transaction:
         root = self._model.parent
         self._undo.callback(self._filesystem.remove, root / OWNER_FILE)
         write_owner(root, owner, self._filesystem)
+
+    def _undo_all(self) -> None:
+        try:
+            self._undo.close()
+        except OSError as failure:
+            raise PublishError(
+                f"{self._model}: a change failed, and could not be undone: {reason(failure)}",
+                "the repository may have the new version: check the disk, run `repogen verify`, and try again",
+                code="publish.undo",
+            ) from failure
 
     def _number_staged_version(self) -> None:
         target = self._staged.model_dir / str(self._number)

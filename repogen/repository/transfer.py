@@ -65,7 +65,7 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
     except UnservableError as error:
         raise PublishError(
             f"{where} has a config.pbtxt that Triton would not serve: {error}",
-            "build the model again with this repogen",
+            "build the model again with this version of repogen",
             code="publish.unservable",
         ) from error
     except (ValueError, RepogenError) as error:

@@ -304,15 +304,27 @@ def _sweep_container(container: Path) -> None:
     for root in container.glob("build-*"):
         if not root.is_symlink():
             with suppress(OSError, PublishError):
-                _remove_unused(root, root / _LOCK)
+                _remove_root(root)
+
+
+def _remove_root(root: Path) -> None:
+    """Remove the directory of a build if its lock is free.
+
+    One without a lock is removed only if it is empty: it may be any directory, which a user who can rename the
+    container's neighbors has given this name.
+    """
+    if not os.path.lexists(root / _LOCK):
+        root.rmdir()
+        return
+    lock = try_lock(root / _LOCK)
+    if lock is not None:
+        remove_tree(root)
+        lock.release()
 
 
 def _remove_unused(path: Path, lock_path: Path) -> None:
-    """Remove a file or a directory if its lock is free."""
+    """Remove a file if its lock is free."""
     lock = try_lock(lock_path)
     if lock is not None:
-        if path.is_dir():
-            remove_tree(path)
-        else:
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         lock.release()

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from repogen.artifacts.steps import EnsembleStep
 from repogen.errors import ConfigError
 from repogen.triton_config.render.config_sections import merge_extra
+from repogen.triton_config.render.spec_findings import section_findings
 from repogen.triton_config.rules.identity import ONNX_BACKEND, ONNX_PLATFORM, is_ensemble
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.triton_config.text.compare import differences
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from repogen.artifacts.tensors import Signature
+    from repogen.triton_config.sections.base import KeyPath
     from repogen.triton_config.text.parse import ModelConfig
 
 _TRITONS_GROUP = {"kind": "KIND_AUTO", "count": "auto"}
@@ -45,7 +47,7 @@ def triton_section(
     rest = [name for name in fields if name not in TritonSpec.model_fields]
     section: dict[str, Any] = {"max_batch_size": config.max_batch_size}
     if not is_ensemble(config):
-        section["instance_group"] = [_TRITONS_GROUP]
+        section["instance_group"] = [dict(_TRITONS_GROUP)]
     section |= {name: _SPECIAL.get(name, _plain)(value) for name, value in fields.items() if name not in rest}
     _place_state_files(section, directory)
     for entry, warmup in zip(section.get("model_warmup", ()), config.model_warmup, strict=True):
@@ -57,7 +59,8 @@ def triton_section(
         if settings := _tensor_settings(tensors, shapes, directory):
             section[kind] = settings
     notes: list[str] = []
-    spec = _valid(section, rest, notes)
+    kind = "ensemble" if is_ensemble(config) else "python" if config.backend == "python" else "onnx"
+    spec = _without_mistakes(section, kind, rest, notes)
     if extra := _extra(config, rest, notes):
         section["extra"] = extra
         spec = spec.model_copy(update={"extra": extra})
@@ -108,6 +111,37 @@ def compared(existing: ModelConfig, rendered: ModelConfig, name: str) -> list[st
         for line in differences(rendered, normalized)
         if line.endswith(", found no value")
     ]
+
+
+def _without_mistakes(section: dict[str, Any], kind: str, rest: list[str], notes: list[str]) -> TritonSpec:
+    """Remove what a build rejects, such as a second instance group with the same name; return the section as a model.
+
+    If a section without single values is rejected as well, the keys that contain them are removed.
+    """
+    spec = _valid(section, rest, notes)
+    for length in (None, 1):
+        findings = list(section_findings(spec, kind))
+        removed = [
+            f"{'.'.join(map(str, path))}: {finding.message}"
+            for path, finding in reversed(findings)  # the numbers of the entries before them do not change
+            if _remove(section, path[:length])
+        ]
+        notes += reversed(removed)
+        if removed:
+            spec = _valid(section, rest, notes)
+    return spec
+
+
+def _remove(section: dict[str, Any], path: KeyPath) -> bool:
+    """Remove a value; return whether it existed."""
+    node: Any = section
+    try:
+        for key in path[:-1]:
+            node = node[key]
+        del node[path[-1]]
+    except (LookupError, TypeError):
+        return False
+    return True
 
 
 def _valid(section: dict[str, Any], rest: list[str], notes: list[str]) -> TritonSpec:

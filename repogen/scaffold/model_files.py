@@ -35,8 +35,9 @@ _MAX_PROGRAM_VALUES = 4_000_000
 _MAX_PROGRAM_INPUTS = 100_000
 """Of parameters and buffers as well."""
 _DEFINITION = "def forward(self: "
-# A limit on the length: the time to split parameters grows with its square.
-_FORWARD = re.compile(r"[\w.]+,?(?P<parameters>[^{]{0,5000}?)\)\s*->", re.DOTALL)
+# A limit on the length: the time to split parameters grows with its square. The type before them is matched as a whole:
+# the time would also grow with its length times that limit.
+_FORWARD = re.compile(r"[\w.]++,?+(?P<parameters>[^{]{0,5000}?)\)\s*->", re.DOTALL)
 
 
 def describe_onnx(path: Path, relative: str) -> ModelDescription:
@@ -167,7 +168,7 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
         require_few_values(content, _MAX_PROGRAM_VALUES)
         program = _Program.model_validate_json(content)
         ranges = [f"  {symbol} is {_Range.model_validate(limits)}" for symbol, limits in program.ranges.items()]
-        inputs = [_program_input(spec.tensor, program) for spec in program.inputs if spec.tensor is not None]
+        inputs = [_program_input(name, program) for name in _input_names(program)]
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise SpecError(
             f"{path} cannot be read as a torch.export program", "save it again", code="init.from"
@@ -183,6 +184,18 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
         (f"torch.export program, torch {program.torch_version}:", *inputs, *ranges),
         keys,
     )
+
+
+def _input_names(program: _Program) -> list[str]:
+    """Return the names of the inputs that are tensors.
+
+    Raises:
+        ValueError: Two inputs are the same tensor; one of many sizes would be described for each.
+    """
+    names = [spec.tensor for spec in program.inputs if spec.tensor is not None]
+    if len(set(names)) != len(names):
+        raise ValueError("two inputs are the same tensor")
+    return names
 
 
 def _program_input(name: str, program: _Program) -> str:

@@ -47,6 +47,8 @@ _PATH = re.compile(r"[\w.@%+=:,/-]+")
 _PLAIN = re.compile(r"(?!\.)[\w.-]+", re.ASCII)
 _LIBRARIES = ("libtriton_*.so", "batchstrategy.so", "triton_python_backend_stub")
 _MAX_DIRECTORIES = 10_000
+_MAX_ENTRIES = 1_000_000
+"""Of all these directories together, those that links lead to counted each time."""
 _BLOCK = 2**20
 _CODE_PARAMETERS = ("EXECUTION_ENV_PATH", "TRITON_BATCH_STRATEGY_PATH")
 
@@ -205,17 +207,20 @@ def _is_elsewhere(path: Path, location: str) -> bool:
 
 
 def _has_too_many_links(model: Path) -> bool:
-    """Return whether links lead to more directories than a model has; Triton follows all of them."""
-    directories, pending = 0, [model]
-    while pending and directories <= _MAX_DIRECTORIES:
+    """Return whether links lead to more directories and files than a model has; Triton follows all of them."""
+    directories, entries, pending = 0, 0, [model]
+    while pending and directories <= _MAX_DIRECTORIES and entries <= _MAX_ENTRIES:
         directories += 1
-        pending += [entry for entry in pending.pop().iterdir() if is_directory(entry)]
-    return directories > _MAX_DIRECTORIES
+        for entry in pending.pop().iterdir():
+            entries += 1
+            if is_directory(entry):
+                pending.append(entry)
+    return directories > _MAX_DIRECTORIES or entries > _MAX_ENTRIES
 
 
 def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
     if _has_too_many_links(model):
-        yield f"its links lead to more than {_MAX_DIRECTORIES} directories, all of which Triton reads"
+        yield f"its links lead to more than {_MAX_DIRECTORIES} directories or {_MAX_ENTRIES} files, which Triton reads"
         return
     if not is_safe_name(model.name):
         yield f"the directory's name {model.name!r} has characters that Triton's Python backend passes to a shell"

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
-from filelock import FileLock
 
 from repogen.errors import ServerError
 from repogen.files import foreign_reason
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import make_directory
+from repogen.repository.lock import file_lock
 from repogen.serving import interpreter, wheels
 from repogen.triton_config.text import ragged
 
@@ -146,7 +146,7 @@ def exclusive(root: Path) -> Iterator[None]:
                 "`chown` and `chmod go-w`",
                 code="server.install",
             )
-        with FileLock(root / "install.lock"):
+        with file_lock(root / "install.lock"):
             for remains in root.glob(f"{_STAGING}*"):
                 shutil.rmtree(remains, ignore_errors=True)
             yield

@@ -1,7 +1,7 @@
 """The extension point ``repogen.servers``: what a kind of Triton server provides.
 
-An entry point of this group names a ``ServerPlugin``. Its name is the value of ``--server``; a text after a colon holds
-its options. ``--server cluster:namespace=ml,port=8001`` opens the server of this plug-in::
+An entry point of this group names a ``ServerPlugin``. Its name is the value of ``--server``, and the text after a colon
+holds its options. ``--server cluster:namespace=ml,port=8001`` opens the server of this plug-in::
 
     class ClusterOptions(ServerOptions):
         namespace: str

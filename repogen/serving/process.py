@@ -67,6 +67,10 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+", re.ASCII)
 _METADATA = TypeAdapter(dict[str, object])
 _MAX_METADATA_BYTES = 2**20
 _RUN_DIR = "repogen-server-"
+_TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTEN = "0A"
+# 127.0.0.1, the address of all interfaces, and both of IPv6
+_LOCAL_ADDRESSES = frozenset({"0100007F", "0" * 8, "0" * 32, "0000000000000000FFFF00000100007F"})
 HIDDEN = "REPOGEN_HIDDEN_"
 """Prefix of the variables whose values the supervisor passes as arguments that are not in the command line."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -310,12 +314,21 @@ def _launch(mode: ControlMode, ports: PortOptions) -> Launch:
     chosen = choose_ports(ports) if has_ports else None
     run_dir, lock = _run_dir()
     if chosen is not None:
-        own_header = control.random_header if ports.own_control else control.unsendable_header
-        header = control.configured_header() or own_header()
-        return Launch(identity, run_dir, chosen, header, lock)
+        return Launch(identity, run_dir, chosen, _header(ports), lock)
     launch = Launch(identity, run_dir, None, control.random_header(), lock)
     launch.sockets.mkdir(mode=0o700)
     return launch
+
+
+def _header(ports: PortOptions) -> ControlHeader:
+    """Return the header of a server with ports.
+
+    If this process sends it, it is a random one: after the end of the server, another user could take its ports, and
+    the user's own header is also that of other servers.
+    """
+    if ports.own_control:
+        return control.random_header()
+    return control.configured_header() or control.unsendable_header()
 
 
 def _run_dir() -> tuple[Path, int | None]:
@@ -431,8 +444,8 @@ def _wait_until_live(process: ServerProcess) -> str:
         if not process.alive():
             raise start_failure(process.supervisor.returncode, process.log_tail())
         metadata = server_metadata(process.endpoint("", "", has_gpu=False).http)
-        # The name identifies this server; another process may have taken the port.
-        if metadata.get("name") == process.launch.identity:
+        # The name identifies this server; another process may have taken the port. Another user can read the name.
+        if metadata.get("name") == process.launch.identity and _has_own_ports(process.launch.ports):
             return metadata.get("version", "")
         time.sleep(_POLL_SECONDS)
     raise ServerError(
@@ -440,6 +453,35 @@ def _wait_until_live(process: ServerProcess) -> str:
         "the machine may be overloaded, or a model may be very large",
         code="server.start",
     )
+
+
+def _has_own_ports(ports: Ports | None) -> bool:
+    """Return whether processes of this user or of root, and no others, listen on all ports; True without ``/proc``.
+
+    Every user can read Triton's command line, with its name and its ports, a moment before Triton binds the ports.
+    Another user can therefore listen on a port, respond with that name, and stop listening before this check.
+    """
+    if ports is None:
+        return True
+    numbers, trusted_users = {ports.grpc, ports.http, ports.metrics}, {os.geteuid(), 0}
+    listeners: list[tuple[int, int]] = []
+    for table in _TCP_TABLES:
+        with contextlib.suppress(FileNotFoundError):
+            listeners += _listeners(table.read_text(encoding="ascii"))
+    own_ports = {port for port, user in listeners if user in trusted_users}
+    is_own = all(user in trusted_users for port, user in listeners if port in numbers)
+    has_tables = any(table.exists() for table in _TCP_TABLES)
+    return not has_tables or (numbers <= own_ports and is_own)
+
+
+def _listeners(table: str) -> Iterator[tuple[int, int]]:
+    """Yield the port and the user of each listener that a client of 127.0.0.1 can reach; see proc(5)."""
+    for row in table.splitlines()[1:]:
+        # number, local address, remote address, state, queues, timer, retransmissions, user
+        _, local, _, state, _, _, _, user, *_ = row.split()
+        address, _, port = local.partition(":")
+        if state == _LISTEN and address in _LOCAL_ADDRESSES:
+            yield int(port, 16), int(user)
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -59,8 +59,9 @@ def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:
     registered = plugins("repogen.servers")
     if name not in registered:
         if not is_address(kind):
+            text = kind.rpartition("@")[2]  # before it may be a user and a password
             raise ServerError(
-                f"--server {kind!r} is not a server",
+                f"--server {text!r} is not a server",
                 f"registered servers: {', '.join(sorted(registered))}; or HOST:PORT or unix:PATH (gRPC) of a running "
                 "Triton, for example localhost:8001",
                 code="server.kind",

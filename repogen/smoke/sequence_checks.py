@@ -126,7 +126,7 @@ def _position(model: DeployedModel, row: WireCase) -> SequencePosition | Unreach
                 continue
             pair = list(control.int32_false_true or control.fp32_false_true or control.bool_false_true)
             if value not in pair:
-                return Unreachable(f"its {tensor.name} is {value}, and Triton feeds {' or '.join(map(str, pair))}")
+                return Unreachable(f"its {tensor.name} is {value}, but Triton sends {' or '.join(map(str, pair))}")
             flags[kind] = pair.index(value) == 1
     if sequence_id <= 0:
         return Unreachable("a client cannot send its correlation ID")

@@ -36,7 +36,7 @@ class SourceOptions(Section):
     Attributes:
         kind: The kind; a subclass narrows it to ``Literal["its name"]``.
         files: Names of the options that are paths of input files, relative to the spec. They must exist when the spec
-            is loaded, and a change of their contents starts a new build.
+            is loaded, and a change to their contents starts a new build.
         loader: ``package.module:function`` of the ``repogen.source.interface.SourceLoader``. It is imported only in
             the process that builds the model.
     """

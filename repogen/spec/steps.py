@@ -44,7 +44,7 @@ def _graph(model: PartialModel) -> Findings:
     for name, declared in spec.inputs.items() if "inputs" not in model.broken else ():
         if declared.dtype == "string":
             what = "only kind: python supports strings; PyTorch has no string tensors"
-            yield Finding(("inputs", name, "dtype"), what, "feed it from a tokenizer, in an ensemble")
+            yield Finding(("inputs", name, "dtype"), what, "convert the text with a tokenizer, in an ensemble")
 
 
 def _python(model: PartialModel) -> Findings:

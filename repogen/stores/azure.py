@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from repogen.stores.fsspec_store import FsspecStore, missing_extra
-from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
+from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
+from repogen.stores.interface import MAX_OBJECTS, MAX_PAGES, ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,7 @@ class AzureStore(FsspecStore):
     """A container of Azure Blob Storage; conditional writes have If-None-Match and If-Match."""
 
     scheme = "az"
+    streams = False  # the first response of a download has at most 32 MiB, the others have 4 MiB
     credentials = (
         "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, "
         "AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID and others, or `az login`"
@@ -47,12 +48,17 @@ class AzureStore(FsspecStore):
     async def _list(self, prefix: str) -> list[StoredObject]:
         container = self.filesystem.service_client.get_container_client(self.bucket)
         objects: list[StoredObject] = []
+        pages = 0
         try:
-            async for each in container.list_blobs(name_starts_with=prefix, include=["metadata"]):
-                # accounts with a hierarchical namespace list directories as well
-                if not (each.metadata or {}).get("hdi_isfolder"):
-                    modified = each.last_modified.timestamp()
-                    objects.append(StoredObject(each.name, each.size, _quoted(each.etag), modified))
+            async for page in container.list_blobs(name_starts_with=prefix, include=["metadata"]).by_page():
+                pages += 1
+                if pages > MAX_PAGES:
+                    raise too_large(f"more than {MAX_PAGES} pages of a listing")
+                async for each in page:
+                    # accounts with a hierarchical namespace list directories as well
+                    if not (each.metadata or {}).get("hdi_isfolder"):
+                        modified = each.last_modified.timestamp()
+                        objects.append(StoredObject(each.name, each.size, _quoted(each.etag), modified))
                 if len(objects) > MAX_OBJECTS:
                     break
         except self._azure.ResourceNotFoundError as error:

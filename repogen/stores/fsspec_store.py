@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
+from repogen.responses import MAX_BYTES, SECONDS, ResponseError, response_limits
 from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
+from repogen.stores.limits import limit_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 # a signed URL, in the message of a library's error
 _SECRETS = re.compile(r"\?[^\s'\")]+|(?<=//)[^\s/]+@|[^\s/:]+:[^\s/]+@")
+_MAX_KEY = 4096
+"""Characters of the key of an object; the stores allow 1024."""
+_WRITE_SECONDS = 600.0
+"""A store may need minutes to copy a large object, or to complete one from its parts."""
 _LOGGERS = ("adlfs", "azure", "aiobotocore", "botocore", "fsspec", "gcsfs", "s3fs")
 
 
@@ -29,16 +35,19 @@ class FsspecStore:
         scheme: The scheme of its URLs.
         credentials: Where the library looks for credentials, for messages.
         errors: The exceptions of the library.
+        streams: Whether the library writes a response to a file as it arrives, or in parts of at most 100 MiB.
     """
 
     scheme = ""
     credentials = ""
     errors: tuple[type[Exception], ...] = (OSError,)
+    streams = True
 
     def __init__(self, bucket: str, filesystem: Any) -> None:  # noqa: ANN401 - fsspec has no types
         """Use a bucket of a filesystem."""
         self.bucket = bucket
         self.filesystem = filesystem
+        limit_responses()
         # they log what they raise as well, with tracebacks
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(logging.NullHandler())
@@ -48,7 +57,7 @@ class FsspecStore:
         """Return the objects whose keys start with ``prefix``; stop after one more than a repository may have."""
         with self.requests():
             try:
-                return list(islice(self._objects(prefix), MAX_OBJECTS + 1))
+                return [_required(each, prefix) for each in islice(self._objects(prefix), MAX_OBJECTS + 1)]
             except FileNotFoundError as error:
                 raise SpecError(
                     f"the bucket {self.scheme}://{self.bucket} does not exist",
@@ -71,12 +80,12 @@ class FsspecStore:
 
     def download(self, key: str, path: Path, size: int) -> None:
         """Write an object to a new local file."""
-        with self.requests():
+        with self.requests(max(size, MAX_BYTES) if self.streams else MAX_BYTES):
             self.filesystem.get_file(self._path(key), str(path), callback=_limited(size))
 
     def upload(self, path: Path, key: str, progress: Callable[[int], None]) -> None:
         """Write a local file to an object."""
-        with self.requests():
+        with self.requests(seconds=_WRITE_SECONDS):
             self._put(path, key, _callback(progress))
 
     def create(self, key: str, content: bytes) -> str:
@@ -89,7 +98,7 @@ class FsspecStore:
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the bucket."""
-        with self.requests():
+        with self.requests(seconds=_WRITE_SECONDS):
             self.filesystem.cp_file(self._path(source), self._path(target))
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -101,23 +110,35 @@ class FsspecStore:
     def abort_uploads(self, prefix: str) -> None:
         """Remove the parts of interrupted uploads; without effect in a store that does not keep them."""
 
-    def requests(self) -> AbstractContextManager[None]:
-        """Turn the library's errors into repogen's; see ``requests_to``."""
-        return self.requests_to(self.bucket)
+    def requests(self, size: int = MAX_BYTES, seconds: float = SECONDS) -> AbstractContextManager[None]:
+        """Limit responses, and turn the library's errors into repogen's; see ``requests_to``."""
+        return self.requests_to(self.bucket, size, seconds)
 
     @contextmanager
-    def requests_to(self, bucket: str) -> Iterator[None]:
-        """Turn the library's errors into repogen's; a missing object stays a ``FileNotFoundError``.
+    def requests_to(self, bucket: str, size: int = MAX_BYTES, seconds: float = SECONDS) -> Iterator[None]:
+        """Limit responses, and turn the library's errors into repogen's; a missing object stays a `FileNotFoundError`.
+
+        Args:
+            bucket: The bucket, for messages.
+            size: Largest number of bytes of a response.
+            seconds: Time for a request and its response, in addition to that for the bytes.
 
         Raises:
             PublishError: A request failed.
         """
         try:
-            yield
+            with response_limits(size, seconds):
+                yield
         except FileNotFoundError:
             raise
         except PermissionError as error:
             raise self._denied(bucket, error) from error
+        except ResponseError as error:
+            raise PublishError(
+                f"a request to {self.scheme}://{bucket} failed: {error}",
+                "check the network and the endpoint, and run the command again",
+                code="store.request",
+            ) from error
         except (LookupError, TypeError, AttributeError) as error:  # a field is missing, or has another type
             raise PublishError(
                 f"a response of {self.scheme}://{bucket} is not valid: {type(error).__name__}: {_text(error)}",
@@ -183,6 +204,21 @@ class FsspecStore:
             f"repogen uses {self.credentials}",
             code="store.denied",
         )
+
+
+def _required(stored: StoredObject, prefix: str) -> StoredObject:
+    """Return an object of a listing.
+
+    Raises:
+        PublishError: It is not below the prefix that was requested, or its key is too long.
+    """
+    if not stored.key.startswith(prefix) or len(stored.key) > _MAX_KEY:
+        raise PublishError(
+            f"the store lists the object {stored.key[:200]!r} in response to a request for {prefix[:200]!r}",
+            "check the endpoint: the store's response is not valid",
+            code="store.key",
+        )
+    return stored
 
 
 def _limited(size: int) -> Any:  # noqa: ANN401 - fsspec has no types

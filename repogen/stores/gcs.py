@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from repogen.errors import PublishError
+from repogen.responses import SECONDS
 from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
 from repogen.stores.interface import MAX_PAGES, ChangedError, StoredObject
 
@@ -34,7 +35,10 @@ class GcsStore(FsspecStore):
             raise missing_extra("gcs", error) from error
         # ValueError: an endpoint, or a response, that is not valid
         self.errors = (OSError, ValueError, HttpError, aiohttp.ClientError, GoogleAuthError, TimeoutError)
-        super().__init__(bucket, GCSFileSystem(use_listings_cache=False, skip_instance_cache=True))
+        # without a limit, a server that accepts a connection and does not begin TLS is waited for indefinitely
+        timeout = aiohttp.ClientTimeout(sock_connect=SECONDS)
+        options = {"use_listings_cache": False, "skip_instance_cache": True, "requests_timeout": timeout}
+        super().__init__(bucket, GCSFileSystem(**options))
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
         page: dict[str, str] = {}

@@ -61,8 +61,8 @@ class Store(Protocol):
         Args:
             key: Its name.
             path: The file.
-            size: Bytes that the object had when it was listed. If the store sends more, it fails with a
-                ``RepogenError``: the response of a store may have no end.
+            size: Bytes that the object had when it was listed. If the store sends more, the download
+                fails with a ``RepogenError``, because a response could be endless.
 
         Raises:
             FileNotFoundError: There is no such object.

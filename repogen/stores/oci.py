@@ -32,7 +32,7 @@ from urllib.parse import urlencode, urljoin
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from repogen.errors import PublishError, RepogenError, SpecError, first_line
-from repogen.files import is_plain_name
+from repogen.files import is_plain_name, lack_of_space, raise_if_exhausted
 from repogen.repository.archive import write_tar
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import models_of
@@ -178,18 +178,35 @@ def pull(image: Reference, directory: Path, scratch: Path) -> None:
 
     Raises:
         SpecError: There is no such image.
-        PublishError: A request failed, a blob differs from its digest, or the image has no models.
+        PublishError: A request failed, a blob differs from its digest, the image has no models, or the disk has no
+            space for it.
     """
     directory.mkdir(parents=True)
     path = scratch / "layer"
     contents = Contents()
     with Registry(image) as registry:
-        for layer in registry.layers():
+        layers = registry.layers()
+        _require_space(image, directory, sum(layer.size for layer in layers))
+        for layer in layers:
             registry.download(layer, path)
             extract(path, directory, image, contents)
             path.unlink()
     if not models_of(directory):
         raise _malformed(image, f"it has no models in /{ROOT}")
+
+
+def _require_space(image: Reference, directory: Path, required: int) -> None:
+    """Require disk space for bytes before they are written.
+
+    Raises:
+        PublishError: The disk has less free space.
+    """
+    if problem := lack_of_space(directory, required):
+        raise PublishError(
+            f"the layers or files of {image.url} have {problem}",
+            "free disk space, or set TMPDIR or --stage-dir to another directory",
+            code="store.copy",
+        )
 
 
 def _layer(model: Path, scratch: Path) -> Path:
@@ -267,7 +284,8 @@ def extract(path: Path, directory: Path, image: Reference, contents: Contents) -
         contents: Those of the layers before; this one is added.
 
     Raises:
-        PublishError: It is not an archive, or has a link, a special file, or too many or too large files.
+        PublishError: It is not an archive, or has a link, a special file, too many files, or too large files.
+        OSError: The disk is full.
     """
     contents.compressed += path.stat().st_size
     try:
@@ -277,6 +295,8 @@ def extract(path: Path, directory: Path, image: Reference, contents: Contents) -
             _extract(cast("IO[bytes]", stream), directory, image, contents)
     # tarfile raises ValueError for records that are not valid, and reads a record before another one by recursion
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         raise _malformed(image, f"a layer cannot be unpacked: {first_line(error)}") from error
 
 
@@ -288,9 +308,9 @@ def _extract(stream: IO[bytes], directory: Path, image: Reference, contents: Con
             headers.begin_member()
             archive.members.clear()  # type: ignore[attr-defined]  # they have their records
             if not contents.add(member):
-                raise _malformed(image, "it has too many or too large files")
+                raise _malformed(image, "it has too many files, or files that are too large")
             if len(archive.pax_headers) > _MAX_GLOBAL_RECORDS:
-                raise _malformed(image, "a layer has too many records for all members")
+                raise _malformed(image, "a layer has too many global pax records")
             parts = PurePosixPath(member.name.removeprefix("./")).parts
             if parts[:1] != (ROOT,) or parts == (ROOT,):
                 continue  # of a base image
@@ -300,6 +320,7 @@ def _extract(stream: IO[bytes], directory: Path, image: Reference, contents: Con
             if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)
                 continue
+            _require_space(image, directory, member.size)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)  # a later layer replaces a file
             with target.open("xb") as file:
@@ -402,7 +423,7 @@ class Registry:
         if content is None:
             raise SpecError(
                 f"there is no image {self._image.url}",
-                "check the name and the tag; a registry also hides images that the credentials may not read",
+                "check the name and the tag; a registry also hides images that the credentials do not grant access to",
                 code="store.no-image",
             )
         if self._image.tag.startswith("sha256:") and f"sha256:{sha256_bytes(content)}" != self._image.tag:
@@ -520,6 +541,8 @@ class Registry:
                 code="store.request",
             ) from error
         except self._errors as error:
+            if isinstance(error, OSError):
+                raise_if_exhausted(error)
             if "authenti" in str(error):
                 raise self._denied() from error
             raise PublishError(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 16 * 2**20
 _PARALLEL_PARTS = 4
+_ATTEMPTS = 2
+"""In addition to botocore's own five: a server that does not respond has 15 s each time."""
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{1,19})-(?P<last>[0-9]{1,19})")
@@ -42,6 +44,8 @@ class S3Store(FsspecStore):
 
         class Bounded(S3FileSystem):  # type: ignore[misc]
             """A filesystem that reads no more than it requests: the library reads each response as a whole."""
+
+            retries = _ATTEMPTS
 
             async def _call_s3(self, method: str, *arguments: object, **options: Any) -> Any:  # noqa: ANN401 - no types
                 answer = await super()._call_s3(method, *arguments, **options)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, UNCONFIRMED_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
-from repogen.files import MAX_TEXT_BYTES, is_plain_name
+from repogen.files import MAX_TEXT_BYTES, is_plain_name, lack_of_space
 from repogen.files.tree import walk
 from repogen.repository.decode import INT64_MAX
 from repogen.repository.digest import record_digest
@@ -139,6 +139,7 @@ class WorkingCopy:
         self._remove_unknown(model, visible)
         self._needed |= self._needed_versions(visible)
         changed = [each for key, each in visible.items() if not self._is_current(key, each)]
+        self._require_space(filter(self._is_small, changed))
         with ThreadPoolExecutor(_REQUESTS) as pool:
             list(pool.map(self._materialize, changed))
         self._restore_configs(visible)
@@ -152,6 +153,7 @@ class WorkingCopy:
         """
         self._needed.update(versions)
         pending = [each.stored for each in self.entries.values() if not each.complete and self._is_small(each.stored)]
+        self._require_space(pending)
         with ThreadPoolExecutor(_REQUESTS) as pool:
             list(pool.map(self._materialize, pending))
         self._record_digests(pending)
@@ -166,6 +168,7 @@ class WorkingCopy:
         pending = [
             entry for key, entry in self.entries.items() if not entry.complete and f"{key}/".startswith(prefixes)
         ]
+        self._require_space(entry.stored for entry in pending)
         with ThreadPoolExecutor(_DOWNLOADS) as pool:
             list(pool.map(self._download, pending))
 
@@ -343,6 +346,19 @@ class WorkingCopy:
             config = None if stored is None else parse(stored.content.decode(), f"{model}/{CONFIG_FILE}")
             return set(served_versions(config, numbers))
         return set()
+
+    def _require_space(self, objects: Iterable[StoredObject]) -> None:
+        """Require disk space for objects before they are downloaded.
+
+        Raises:
+            PublishError: The disk has less free space.
+        """
+        if problem := lack_of_space(self.root, sum(each.size for each in objects)):
+            raise PublishError(
+                f"the files to download from {self.url} have {problem}",
+                "free disk space, or set TMPDIR or --stage-dir to another directory",
+                code="store.copy",
+            )
 
     def _is_of(self, key: str, model: str) -> bool:
         return not model or self.model_of(key) == model

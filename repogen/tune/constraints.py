@@ -78,7 +78,7 @@ def _constraint(text: str) -> Constraint:
     minimum = metric == "throughput"
     if match["operator"].startswith(">") is not minimum:
         operator = ">" if minimum else "<"
-        raise _error(f"{printable(text.strip())!r} would require a slow config", f"write {metric} {operator} NUMBER")
+        raise _error(f"{printable(text.strip())!r} has the wrong operator", f"write {metric} {operator} NUMBER")
     scale = next((scale for name, scale in units.items() if name.lower() == unit.lower()), None)
     if scale is None:
         names = ", ".join(filter(None, units))

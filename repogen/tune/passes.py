@@ -102,7 +102,7 @@ def obstacle(bed: TritonTestBed, builder: PassBuilder) -> str:
     if (bed.version_dir / DATA_FILE).is_file():
         return "the weights are in a separate file, and a copy of them for each list of passes would be needed"
     if reason := builder.outdated(bed.directory.parent, bed.version):
-        return f"version {bed.version} is not what the spec would give now ({reason}); run `repogen build` first"
+        return f"version {bed.version} no longer matches the spec ({reason}); run `repogen build` first"
     return ""
 
 
@@ -182,7 +182,7 @@ class PassBuilds:
         if lines := differences(published.signature, manifest.signature):
             return lines[0]
         same = next((other.name for other in self.candidates if other.sha256 == manifest.sha256), None)
-        return "" if same is None else f"its graph is that of {same}"
+        return "" if same is None else f"same graph as {same}"
 
 
 def _measured(name: str, passes: tuple[str, ...], manifest: Manifest, seconds: float = 0.0) -> PassCandidate:

@@ -1,4 +1,4 @@
-"""Writes ``optimize:`` of a model into the text of a spec, line by line.
+"""Writes ``optimize:``, or a new key, of a model into the text of a spec, line by line.
 
 ruamel.yaml attaches a comment to the value before it: it would remove the comment of the next key together with the
 last entry of a list, and write a new key after the comment of the next one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from io import StringIO
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -16,7 +17,7 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from repogen.spec.models import PassSpec
 
@@ -46,14 +47,33 @@ def with_passes(text: str, name: str, nodes: Sequence[object]) -> str:
         model = YAML().load(text)["models"][name]
         if OPTIMIZE in model:
             return _with_entries(text, model, nodes)
-        line, column = model.lc.key([key for key in model if key in _BEFORE][-1])
+    except (YAMLError, LookupError, TypeError, AttributeError, ValueError):
+        return text
+    return with_key(text, name, f"{OPTIMIZE}: {_flow_text(nodes)}\n", after=_BEFORE)
+
+
+def with_key(text: str, name: str, content: str, after: Collection[str] | None = None) -> str:
+    """Return the text of a spec in which a model has another key.
+
+    The text is returned unchanged if the model is not written in lines.
+
+    Args:
+        text: The text.
+        name: The model.
+        content: The lines of the key and its value, without indentation.
+        after: Keys after the last of which it is written; None for all keys. Comments after that key are those of what
+            follows.
+    """
+    try:
+        model = YAML().load(text)["models"][name]
+        line, column = max(tuple(model.lc.key(key)) for key in model.lc.data if after is None or key in after)
         if model.fa.flow_style():
             return text
     except (YAMLError, LookupError, TypeError, AttributeError, ValueError):
         return text
     lines = text.split("\n")
     end = _end(lines, line, column)
-    return "\n".join([*lines[:end], f"{' ' * column}{OPTIMIZE}: {_flow_text(nodes)}", *lines[end:]])
+    return "\n".join([*lines[:end], *indent(content.rstrip("\n"), " " * column).split("\n"), *lines[end:]])
 
 
 def _with_entries(text: str, model: Any, nodes: Sequence[object]) -> str:  # noqa: ANN401 - a node of YAML

@@ -20,7 +20,7 @@ from ruamel.yaml.error import YAMLError
 from repogen.errors import RepogenError, SpecError
 from repogen.files import read_bytes
 from repogen.spec.load import MAX_BYTES, load_spec
-from repogen.tune.passes_edit import OPTIMIZE, pass_nodes, same_entries, with_passes
+from repogen.tune.passes_edit import OPTIMIZE, pass_nodes, same_entries, with_key, with_passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _INDENTS = ((2, 4, 2), (2, 2, 0), (4, 6, 4), (4, 4, 0), (4, 6, 2))
 """Indentation of mappings, of lists, and of the dash in a list."""
 _WIDTH = 10_000
+_SECTION = "triton"
 _GROUPS = "instance_group"
 _PARAMETERS = "parameters"
 _BOM = b"\xef\xbb\xbf"
@@ -77,7 +78,7 @@ class SpecEdit:
         except OSError as error:
             raise SpecError(
                 f"{self.path} can't be written: {error.strerror}",
-                "the diff in the report has the change",
+                "the diff in the report shows the change",
                 code="tune.write",
             ) from error
 
@@ -111,7 +112,7 @@ def edit_spec(spec: Spec, content: bytes, name: str, changed: ModelSpec) -> Spec
                 return edit
     raise SpecError(
         f"the settings can't be written into {spec.path.name} without changing other parts of it",
-        "an anchor may share the section with another model; write the settings of the report by hand",
+        "an anchor may share the section with another model; copy the settings from the report by hand",
         code="tune.edit",
     )
 
@@ -188,16 +189,26 @@ def _edited(text: str, spec: Spec, name: str, changed: ModelSpec, *, keep_remove
     before, after = _plain(original.triton), _plain(changed.triton)
     explicit = changed.triton.model_dump(mode="json", by_alias=True)
     edits = list(_edits(before, after, ()))
-    if edits and model.get("triton") is None:
-        model["triton"] = CommentedMap()
+    is_new = bool(edits) and _SECTION not in model
+    if edits and model.get(_SECTION) is None:
+        model[_SECTION] = CommentedMap()
     for path, value in edits:
-        if _GROUPS in path and model["triton"].get(_GROUPS) is None:  # lists of ``defaults`` are not merged
-            model["triton"][_GROUPS] = _flow(after[_GROUPS])
+        if _GROUPS in path and model[_SECTION].get(_GROUPS) is None:  # lists of ``defaults`` are not merged
+            model[_SECTION][_GROUPS] = _flow(after[_GROUPS])
         else:
-            _apply(model["triton"], path, value, _value_at(explicit, path), keep_removed=keep_removed)
-    if edits and model["triton"].get(_PARAMETERS) == {}:
-        del model["triton"][_PARAMETERS]
-    return _Edited(text, normal, _dumped(yaml, document))
+            _apply(model[_SECTION], path, value, _value_at(explicit, path), keep_removed=keep_removed)
+    if edits and model[_SECTION].get(_PARAMETERS) == {}:
+        del model[_SECTION][_PARAMETERS]
+    dumped = _dumped(yaml, document)
+    return _Edited(text, normal, _with_new_section(yaml, document, name, dumped) if is_new else dumped)
+
+
+def _with_new_section(yaml: YAML, document: Any, name: str, dumped: str) -> str:  # noqa: ANN401 - a node of YAML
+    """Return the text with the new section of a model before the comments that follow the model's other keys."""
+    section = document["models"][name].pop(_SECTION)
+    without = _dumped(yaml, document)
+    changed = with_key(without, name, _dumped(yaml, {_SECTION: section}))
+    return dumped if changed == without else changed
 
 
 def _yaml_like(text: str) -> YAML:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import optuna
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
@@ -26,6 +26,7 @@ from repogen.files.temporary import temporary_directory
 from repogen.repository.filesystem import make_directory
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import triton_versions
+from repogen.repository.lock import file_lock
 from repogen.repository.version_policy import served_versions
 from repogen.serving.install import cache_root, locate
 from repogen.serving.perf_analyzer import install_perf_analyzer
@@ -172,7 +173,7 @@ class _Tuning:
             reasons = (*self.notes, *(f"passes {each.name}: {each}" for each in self.candidates if each.reason))
             raise SpecError(f"{request.model} has no settings to tune", "; ".join(reasons), code="tune.nothing")
         path = self._storage(plan)
-        if not path.exists() and _has_other_trials(path, request.model):
+        if _is_unexpected(path, request.model, restart=request.restart):
             self.notes.append(_NEW_SEARCH)
         with _locked(path), _study(path, restart=request.restart) as study, self._tracked(opened) as tracker:
             search = Search(study, plan, self.bed)
@@ -293,7 +294,7 @@ class _Tuning:
         )
 
     def _compared(self, search: Search, report: TuneReport) -> TuneReport:
-        """Return the report with the comparison, and with the change of the spec if there is one."""
+        """Return the report with the comparison, and with the change to the spec if there is one."""
         try:
             chosen = self._selected(search)
             spec = search.plan.space.effective(current_settings(self.bed.model))
@@ -332,7 +333,7 @@ class _Tuning:
         return finalists[min(figures, key=lambda name: search.plan.score(figures[name]))]
 
     def _changed(self, report: TuneReport, settings: Settings) -> TuneReport:
-        """Return the report with the change of the spec, which is written if the request says so."""
+        """Return the report with the change to the spec, which is written if the request says so."""
         request, model = self.request, self.bed.model
         size = int(settings.get("max_batch_size", model.max_batch_size))
         if size < model.max_batch_size:
@@ -489,15 +490,23 @@ def _served_version(directory: Path) -> int:
 
 
 _NEW_SEARCH = (
-    "this is a new search: earlier trials of this model were of another model file, graph, machine, server, spec "
-    "section, load, objective or constraint, or of other parameters"
+    "this is a new search, because earlier trials of a model with this name used another model file, graph, machine, "
+    "server, spec section, load, objective or constraint, or other parameters"
 )
 
 
-def _has_other_trials(path: Path, model: str) -> bool:
-    """Return whether the directory of a file has trials of other searches of a model."""
+def _is_unexpected(path: Path, model: str, *, restart: bool) -> bool:
+    """Return whether the user may expect trials of a new search: there are some of other searches of the model.
+
+    Args:
+        path: File of the trials of this search.
+        model: The model.
+        restart: Whether the user requested a new search.
+    """
+    if restart or path.exists() or not path.parent.is_dir():
+        return False
     pattern = re.compile(re.escape(model) + r"-[0-9a-f]{16}\.db")
-    return path.parent.is_dir() and any(pattern.fullmatch(entry.name) for entry in path.parent.iterdir())
+    return any(pattern.fullmatch(entry.name) for entry in path.parent.iterdir())
 
 
 def _directory() -> Path:
@@ -517,7 +526,7 @@ def _locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         if problem := foreign_reason(path.parent):
             raise BenchError(f"{path.parent} {problem}", "set REPOGEN_CACHE_DIR", code="tune.storage")
-        lock = FileLock(path.with_suffix(".lock"))
+        lock = file_lock(path.with_suffix(".lock"))
         lock.acquire(timeout=0)
     except Timeout as error:
         raise BenchError(

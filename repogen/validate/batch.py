@@ -11,6 +11,7 @@ from repogen.artifacts.built_model import BatchReport
 from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ConfigError
 from repogen.validate.rows import RowProbe, RowRecorder
+from repogen.validate.runtime import accepts_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,6 +154,8 @@ class _RowCheck:
         yield batch_probe.with_copies()
         if not source.noise:  # scales of dynamic quantization depend on the other rows
             yield probe.with_other_rows()
+            if accepts_nan(self.comparison.published):
+                yield probe.with_missing_values(self.seed)
         # A model may mix rows only in large batches, such as a mixture of experts with a fixed capacity.
         if large is not None:
             yield batch_probe.in_large_batches(large.outputs[index])

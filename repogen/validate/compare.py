@@ -103,6 +103,23 @@ def difference(expected: Arrays, actual: Arrays, tolerances: Mapping[str, tuple[
     return summary(output_errors(expected, actual, rtols), tolerances)
 
 
+def differing_outputs(expected: Arrays, actual: Arrays, tolerances: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the names of the outputs that differ, where NaN is equal to NaN; see ``difference``."""
+    return [
+        name
+        for name, array in expected.items()
+        if name not in actual or difference(*_without_equal_nan(name, array, actual[name]), tolerances).reason
+    ]
+
+
+def _without_equal_nan(name: str, expected: Array, actual: Array) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return both outputs with zeros in the places where both are NaN."""
+    if expected.dtype.kind == actual.dtype.kind == "f" and expected.shape == actual.shape:
+        is_nan = np.isnan(expected) & np.isnan(actual)
+        expected, actual = (np.where(is_nan, np.zeros((), array.dtype), array) for array in (expected, actual))
+    return {name: expected}, {name: actual}
+
+
 def elementwise_difference(name: str, versions: Sequence[Array], samples: Sequence[Array], limit: Limit) -> str:
     """Return how versions of an output differ, relative to the magnitude of each value; empty if they do not.
 
@@ -125,7 +142,8 @@ def elementwise_difference(name: str, versions: Sequence[Array], samples: Sequen
         magnitudes = np.sqrt(np.mean(np.square(finite), axis=0))
         allowed = limit.rtol * np.maximum(magnitudes, np.abs(expected)) + max(limit.smallest, limit.atol or 0.0)
         with np.errstate(invalid="ignore"):
-            is_different = ~((np.abs(actual - expected) <= allowed) | (actual == expected))
+            is_close = np.abs(actual - expected) <= allowed
+        is_different = ~(is_close | (actual == expected) | (np.isnan(actual) & np.isnan(expected)))
         if is_different.any():
             place = _place(int(np.argmax(is_different)), expected, actual)
             return f"{int(is_different.sum())} of {expected.size} values of {name!r} differ ({place})"

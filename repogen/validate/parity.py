@@ -13,14 +13,21 @@ import numpy as np
 from repogen.artifacts.built_model import ErrorDistribution, OutputDifference, ParityCase, ParityReport
 from repogen.artifacts.source import OnnxFile, PassThroughSource
 from repogen.errors import ExportError, ParityError, SourceError
-from repogen.validate.compare import difference, has_nan, infinite_outputs, output_errors, summary
+from repogen.validate.compare import (
+    difference,
+    differing_outputs,
+    has_nan,
+    infinite_outputs,
+    output_errors,
+    summary,
+)
 from repogen.validate.drift import DriftError
 from repogen.validate.histogram import ErrorHistogram
-from repogen.validate.runtime import OTHER_EXPORTER
+from repogen.validate.runtime import OTHER_EXPORTER, OnnxModel, accepts_nan
 from repogen.validate.sweep import SweepCase, plan_sweep
 from repogen.validate.ties import orders_equal_values
 from repogen.validate.tolerance import Magnitudes, tolerances_of
-from repogen.validate.variation import FACTORS, Variety, scaled
+from repogen.validate.variation import FACTORS, Variety, scaled, with_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +42,7 @@ _MAX_LISTED = 5
 """Failed cases that the message lists."""
 _NOISE = 1e-4
 """Differences below this share of the output's largest value are reported as rounding; a larger atol accepts them."""
+_EXTREMES = {"of zeros, such as silence": 0.0, "that are 10 times as large": 10.0, "that are 100 times as large": 100.0}
 _SIGMOID_ERROR = 1.5e-7
 """Absolute error of ONNX Runtime's Sigmoid in float32, measured as 1.2e-7; it returns 0 for inputs of -18."""
 
@@ -85,7 +93,8 @@ def check_parity(
     cases = plan_sweep(source.dims, spec.seed, spec.seeds, extra_sizes, source.signature.batch_dim, smaller)
     sweep.run(cases, _Budget(spec.budget_seconds))
     sweep.vary_constant_outputs(spec)
-    sweep.compare_zeros(spec.seed)
+    sweep.compare_extremes(spec.seed)
+    sweep.compare_nan(spec.seed)
     report, allowed = sweep.report()
     if not report.passed:
         raise drift_error(report, source, explain(sweep.first_differing(report)))
@@ -157,7 +166,8 @@ class _Sweep:
         self._unanswered: list[str] = []
         self._infinite: dict[str, int] = {}
         self._histograms: dict[str, ErrorHistogram] = {}
-        self._not_finite: list[str] = []
+        self._not_finite: dict[str, str] = {}
+        self._different_for_nan: list[str] = []
 
     def run(self, cases: Sequence[SweepCase], budget: _Budget) -> None:
         """Run the cases within the budget."""
@@ -235,23 +245,44 @@ class _Sweep:
                 constant = {name: expected[name] for name in names}
                 self._compare(SweepCase(sizes, seed, required=False), partial(dict, inputs), inputs, constant, suffix)
 
-    def compare_zeros(self, seed: int) -> None:
-        """Find outputs that are not finite only in the published model, for inputs of zeros, such as silence.
+    def compare_extremes(self, seed: int) -> None:
+        """Find outputs that are not finite only in the published model, for inputs of zeros and for large ones.
 
-        A lost 1e-8 in ``x / (x.norm() + 1e-8)`` does not show on other inputs.
+        A lost 1e-8 in ``x / (x.norm() + 1e-8)`` and an overflow in ``log(exp(x) + 1)`` do not show on other inputs.
         """
-        inputs = scaled(self._source.examples(self._source.example_sizes, seed), 0.0)
-        expected = self._outputs_or_none(inputs) if inputs is not None else None
-        if inputs is None or expected is None:
+        examples = self._source.examples(self._source.example_sizes, seed)
+        for description, factor in _EXTREMES.items():
+            inputs = scaled(examples, factor)
+            expected = self._outputs_or_none(inputs) if inputs is not None else None
+            if inputs is None or expected is None:
+                continue
+            try:
+                actual = self._comparison.published(inputs)
+            except (ParityError, SourceError):
+                continue  # a model that PyTorch runs on them, and the runtime does not, returns no wrong values
+            finite = expected.keys() - infinite_outputs(expected)  # no output is NaN
+            values = {name: actual[name] for name in expected if name in finite and name in actual}
+            not_finite = {*infinite_outputs(values), *(name for name in values if has_nan({name: values[name]}))}
+            for name in (name for name in values if name in not_finite):
+                self._not_finite.setdefault(name, description)
+
+    def compare_nan(self, seed: int) -> None:
+        """Find outputs of a graph that differ for inputs in which some values are NaN, as clients may send them.
+
+        Operators of ONNX Runtime such as ReduceMax and TopK ignore NaN, or place it differently.
+        """
+        published, examples = self._comparison.published, self._source.examples(self._source.example_sizes, seed)
+        inputs = with_nan(examples, seed)
+        if inputs is None or has_nan(examples):  # which the parity cases have compared
+            return
+        if not isinstance(published, OnnxModel) or not accepts_nan(published):
             return
         try:
-            actual = self._comparison.published(inputs)
+            expected, actual = self._source.reference(inputs), published(inputs)
         except (ParityError, SourceError):
-            return  # a model that PyTorch runs on zeros, and the runtime does not, returns no wrong values
-        finite = expected.keys() - infinite_outputs(expected)  # no output is NaN
-        values = {name: actual[name] for name in expected if name in finite and name in actual}
-        not_finite = {*infinite_outputs(values), *(name for name in values if has_nan({name: values[name]}))}
-        self._not_finite += [name for name in values if name in not_finite]
+            return  # such as an index that is computed from NaN
+        allowed = self._magnitudes.tolerances(self._comparison.limits)
+        self._different_for_nan = differing_outputs(expected, actual, allowed)
 
     def _outputs_or_none(self, inputs: Arrays) -> dict[str, Array] | None:
         """Return the original's outputs; None if it does not support the inputs."""
@@ -281,11 +312,18 @@ class _Sweep:
                 f"output {name!r} has infinite values in {count} of {total} cases; they were compared by their places "
                 "and signs"
             )
-        for name in self._not_finite:
+        for name, description in self._not_finite.items():
             yield (
-                f"for inputs of zeros, output {name!r} has NaN or infinite values that the {_original(self._source)} "
-                "does not return: if clients can send zeros, such as silence, change the division or logarithm in "
-                "forward, or try another exporter"
+                f"for inputs {description}, output {name!r} has NaN or infinite values that the "
+                f"{_original(self._source)} does not return: if clients can send such inputs, change the division, "
+                "logarithm or exponential in forward, or try another exporter"
+            )
+        if self._different_for_nan:
+            names = ", ".join(map(repr, self._different_for_nan))
+            yield (
+                f"for inputs with NaN, ONNX Runtime and the {_original(self._source)} return different values of "
+                f"{names}: if clients send NaN, such as for missing values, replace it in forward with "
+                "torch.nan_to_num, or set examples: with NaN, which makes a difference an error"
             )
         for name in self._variety.constant:
             yield (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,7 +11,7 @@ import numpy as np
 from repogen.errors import RepogenError
 from repogen.validate.compare import difference, elementwise_difference, has_nan
 from repogen.validate.tolerance import tolerances_of
-from repogen.validate.variation import FACTORS, scaled
+from repogen.validate.variation import FACTORS, only_nan, scaled, with_nan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -241,8 +241,32 @@ class RowProbe:
                     return f"a row has a different output if only the other rows change: {reason}"
         return ""
 
+    def with_missing_values(self, seed: int) -> str:
+        """Compare a row in batches of two in which only the other row changes, and one of the two rows may have NaN.
+
+        A model may drop rows with NaN, or fill the gaps with values of other rows.
+
+        Args:
+            seed: Seed of the places of NaN.
+        """
+        if self._max_joined == 1 or any(has_nan(self._row(index).inputs) for index in range(2)):
+            return ""
+        row, other = self._row(0), self._row(1)
+        gaps = with_nan(row.inputs, seed)
+        if gaps is None:
+            return ""
+        others = [other.inputs, with_nan(other.inputs, seed), only_nan(other.inputs)]
+        finite = [other.inputs, scaled(other.inputs, _AMPLIFICATION)]
+        for first, seconds in ((row.inputs, others), (gaps, finite)):
+            batches = [self._in_company(first, rows) for rows in seconds if rows is not None]
+            if reason := self._changed(replace(row, inputs=first), [batch for batch in batches if batch]):
+                return f"a row has a different output if only the other row changes, and one row has NaN: {reason}"
+        return ""
+
     def _changed(self, row: _Row, batches: Sequence[Arrays]) -> str:
-        """Return how the first row of batches differs, at the magnitude of each value; empty if it does not."""
+        """Return how the first row of batches of two differs, at the magnitude of each value; empty if it does not."""
+        if sizes := [len(array) for batch in batches for array in batch.values() if len(array) != 2]:  # noqa: PLR2004
+            return f"a batch of two has {sizes[0]} output {'row' if sizes[0] == 1 else 'rows'}"
         for name, limit in self._limits.items():
             samples = [row.outputs[name], *(outputs[name] for outputs in self._alone.values())]
             if reason := elementwise_difference(name, [batch[name][:1] for batch in batches], samples, limit):
@@ -252,10 +276,9 @@ class RowProbe:
     def _in_company(self, row: Arrays, other: Arrays) -> Tensors:
         """Return the outputs of a row in a batch with another one; none if the model does not support it."""
         try:
-            batch = self._model(_join([dict(row), dict(other)]))
+            return self._model(_join([dict(row), dict(other)]))
         except RepogenError:
             return {}
-        return batch if all(array.shape[:1] == (2,) for array in batch.values()) else {}
 
     def _single(self, index: int) -> Tensors:
         """Return the outputs of a row alone."""

@@ -11,10 +11,16 @@ from repogen.onnx_graph.session import open_session, run
 
 if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
+    from repogen.artifacts.source import Reference
     from repogen.artifacts.tensors import Array, Arrays
 
 OTHER_EXPORTER = "try another exporter: `repogen diagnose` shows the result of each"
 """Hint for a graph that does not match the original."""
+_UNSAFE_FOR_NAN = frozenset({"Loop", "RoiAlign", "DynamicQuantizeLinear"})
+"""Operators that may not end, or may read memory outside of a tensor, for NaN; so may the code that became them.
+
+The scale of dynamic quantization is that of a whole batch: with a NaN in it, all rows are NaN.
+"""
 
 
 class OnnxModel:
@@ -24,6 +30,7 @@ class OnnxModel:
         artifact: The model.
 
     Attributes:
+        operators: Names of the graph's operators, including those of subgraphs and functions.
         wrong_sizes: Names and axes of outputs whose sizes differ from those that the graph declares.
 
     Raises:
@@ -52,6 +59,7 @@ class OnnxModel:
         self._run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self._outputs = [output.name for output in artifact.signature.outputs]
         self._declared = [output.shape for output in artifact.signature.outputs]
+        self.operators = frozenset(artifact.operators)
         self.wrong_sizes: set[tuple[str, int]] = set()
 
     @property
@@ -81,6 +89,11 @@ class OnnxModel:
             if isinstance(declared, int) and declared != size
         )
         return dict(zip(self._outputs, values, strict=True))
+
+
+def accepts_nan(model: Reference) -> bool:
+    """Return whether a test of a model with NaN ends, and shows something: it may raise an error."""
+    return not isinstance(model, OnnxModel) or not _UNSAFE_FOR_NAN & model.operators
 
 
 def load_hint(reason: str, artifact: OnnxArtifact) -> str:

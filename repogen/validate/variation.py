@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 FACTORS = (-1.0, 10.0, 0.1, -10.0)
 """Factors of the floating-point inputs; a model may not support such values."""
+_VALUES_PER_NAN = 4
 
 
 def scaled(inputs: Arrays, factor: float) -> dict[str, Array] | None:
@@ -23,6 +24,31 @@ def scaled(inputs: Arrays, factor: float) -> dict[str, Array] | None:
             name: np.asarray(np.multiply(array, factor, dtype=array.dtype)) if array.dtype.kind == "f" else array
             for name, array in inputs.items()
         }
+
+
+def with_nan(inputs: Arrays, seed: int) -> dict[str, Array] | None:
+    """Return the inputs with NaN at some places of every floating-point array; None if none is a floating-point array.
+
+    Args:
+        inputs: Arrays by name.
+        seed: Seed of the places.
+    """
+    if not any(array.dtype.kind == "f" and array.size for array in inputs.values()):
+        return None
+    draw = np.random.default_rng(seed)
+    changed = dict(inputs)
+    for name, array in inputs.items():
+        if array.dtype.kind == "f":
+            is_nan = draw.permutation(array.size) < max(1, array.size // _VALUES_PER_NAN)
+            changed[name] = np.where(is_nan.reshape(array.shape), np.asarray(np.nan, array.dtype), array)
+    return changed
+
+
+def only_nan(inputs: Arrays) -> dict[str, Array] | None:
+    """Return the inputs with NaN in every floating-point array; None if none is a floating-point array."""
+    if not any(array.dtype.kind == "f" for array in inputs.values()):
+        return None
+    return {name: np.full_like(array, np.nan) if array.dtype.kind == "f" else array for name, array in inputs.items()}
 
 
 @dataclass

@@ -56,7 +56,7 @@ def prune(
         filesystem: Replaces the disk in crash tests.
 
     Returns:
-        Every version, with the reason for which it was kept.
+        Every version, with the reason why it was kept.
 
     Raises:
         SpecError: The repository, or a model, does not exist.
@@ -135,7 +135,7 @@ def _is_intact(model: ModelRecord, planned: PrunedVersion) -> bool:
 def _with_reasons(
     model: ModelRecord, reasons: Mapping[int, str], options: PruneOptions
 ) -> Iterable[tuple[VersionRecord, str]]:
-    """Yield every version with the reason for which it is kept; empty for one that is deleted."""
+    """Yield every version with the reason why it is kept; empty for one that is deleted."""
     kept_before = [version for version in model.versions if version.version <= (model.newest_served or 0)]
     newest = {version.version for version in kept_before[: options.keep]}
     for version in model.versions:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import struct
 import tempfile
 import zipfile
 from pathlib import Path
@@ -184,12 +186,27 @@ def programs() -> list[bytes]:
 
 
 def scripts() -> list[bytes]:
-    """Return TorchScript archives."""
+    """Return TorchScript archives; one has an object whose state is a pickle, which would end the process."""
     import torch
 
     buffer = io.BytesIO()
     torch.jit.save(torch.jit.trace(torch.nn.Linear(4, 2), torch.randn(3, 4)), buffer)  # type: ignore[no-untyped-call]
-    return [buffer.getvalue()]
+    return [buffer.getvalue(), _with_opaque_object(buffer.getvalue())]
+
+
+def _with_opaque_object(archive: bytes) -> bytes:
+    """Return a TorchScript archive whose module has one more attribute, ``zz``."""
+    state = base64.b64encode(b"cos\nabort\n)R.")
+    opaque = b"c__torch__.torch.classes.aten\nOpaqueObject\n)\x81X" + struct.pack("<I", len(state)) + state + b"b"
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(buffer, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith("/data.pkl"):
+                start = content.index(b"(", content.index(b"}")) + 1  # of the module's attributes
+                content = content[:start] + b"X\x02\0\0\0zz" + opaque + content[start:]
+            target.writestr(name, content)
+    return buffer.getvalue()
 
 
 def checkpoint_files() -> dict[str, bytes]:

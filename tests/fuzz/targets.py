@@ -662,7 +662,7 @@ _YAML_WORDS = (
 _PICKLE_WORDS = (
     b"cos\nsystem\n", b"\x80\x02", b".", b"R", b"(", b"t", b"\x8c", b"L" + b"9" * 5000 + b"L\n", b"X\xff\xff\xff\x7f",
     b"I" + b"9" * 5000 + b"\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"\x8a\xff", b"\x8b\xff\xff\xff\x7f",
-    b"h\x00", b"2" * 100, b"ccollections\nOrderedDict\n",
+    b"h\x00", b"2" * 100, b"ccollections\nOrderedDict\n", b"c__torch__.torch.classes.aten\nOpaqueObject\n)\x81",
 )  # fmt: skip
 _CODE_WORDS = (
     b"def forward(self: ", b") -> ", b"class ", b"Tensor", b",", b"[", b"]", b"(" * 200, b"import x\n", b"-" * 2000,

@@ -132,6 +132,8 @@ def test_stopped_server_leaves_nothing(repository: Path) -> None:
         assert running.alive()
         assert running.endpoint.server_version == "2.51.0"
         assert "1.19.2" in running.endpoint.runtime
+        # requests and responses are in it, and Boost would make it readable for all users
+        assert {region.stat().st_mode & 0o777 for region in set(regions(os.getpid())) - before[1]} == {0o600}
 
     assert not running.alive()
     assert before == (set(processes(os.getpid())), set(regions(os.getpid())))

@@ -236,7 +236,7 @@ def test_passes_that_fail_a_gate_are_not_candidates(strict: Project) -> None:
         stream.write("# edited\n")
     run = strict.run(*command)
     edited = document(run)
-    reason = "version 1 is not what the spec would give now (models.py changed); run `repogen build` first"
+    reason = "version 1 no longer matches the spec (models.py changed); run `repogen build` first"
     assert f"optimization passes were not searched: {reason}" in edited["notes"]
     assert (run.returncode, edited["passes"], edited["resumed"]) == (0, [], 1)
     assert strict.temporary() == []

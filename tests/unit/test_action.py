@@ -137,6 +137,30 @@ def test_diff_compares_what_the_build_published() -> None:
     assert words(COMMAND="diff", MODELS="[]") == []
 
 
+@pytest.mark.parametrize("name", ["a\n::set-output name=comment::/proc/self/environ", "a\x1b[2J", "a\u202eb"])
+def test_names_of_an_output_are_printable(name: str) -> None:
+    """The code of the models runs in the job that sets it, and can write anything there."""
+    with pytest.raises(action.InputError, match="not printable"):
+        words(COMMAND="diff", MODELS=json.dumps([{"name": name, "status": "published"}]))
+
+
+def test_name_of_a_model_that_is_not_registered_is_plain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a part of the comment on the pull request, and is printed."""
+
+    def unregistered(_command: list[str], _stdout: object, stderr: Any, _environment: object) -> int:
+        stderr.write(b"repogen explain promotion.no-such-model")
+        return 8
+
+    monkeypatch.setattr(action, "_run_command", unregistered)
+    monkeypatch.setenv("RUNNER_TEMP", str(tmp_path))
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    assert action._diff(["--", "##[add-mask]x @team <img src=//x>"]) == 0  # noqa: SLF001 - what the step prints
+    assert capsys.readouterr().out == "### repogen diff: ---add-mask-x--team--img-src---x-: not registered before\n\n"
+
+
 @pytest.fixture
 def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GitHubApi]:
     """Return an API of GitHub with 150 comments of users that contain the marker of the action."""
@@ -342,6 +366,16 @@ def test_check_keeps_its_findings(tmp_path: Path) -> None:
     assert (values["failed"], values["errors"], values["warnings"]) == ("true", "1", "0")
     assert "1 error" in (tmp_path / "s.md").read_text(encoding="utf-8")
     assert json.loads(Path(values["sarif"]).read_text(encoding="utf-8"))["version"] == "2.1.0"
+
+
+def test_check_uses_the_settings_of_the_spec(tmp_path: Path) -> None:
+    """The input `spec` may be outside of the working directory, and need not be named repogen.yaml."""
+    (tmp_path / "work" / "repository" / "m").mkdir(parents=True)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "prod.yaml").write_text("check: {ignore: [RG401]}\n", encoding="utf-8")
+    inputs = {"COMMAND": "check", "REPOSITORY": "repository", "WORKING_DIRECTORY": "work"}
+    run = program("run", tmp_path, **inputs, SPEC="../specs/prod.yaml", RUNNER_TEMP=str(tmp_path))
+    assert (run.returncode, outputs(tmp_path)["failed"]) == (0, "false"), run.stderr
 
 
 def test_check_of_nothing_has_no_findings(tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ def test_record_without_an_exit_code_is_a_bug() -> None:
     assert ErrorRecord("c", "m").exit_code == 70
 
 
+def _caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -83,6 +88,9 @@ def test_record_without_an_exit_code_is_a_bug() -> None:
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
         (MemoryError(), "not enough memory"),
         (RuntimeError("can't start new thread"), "can't start new thread"),
+        (ImportError("a.so: failed to map segment from shared object"), "failed to map segment"),
+        (ImportError("a.so: cannot open shared object file: Too many open files"), "Too many open files"),
+        (_caused(ImportError("numpy failed to import"), OSError("Cannot allocate memory")), "Cannot allocate memory"),
     ],
 )
 def test_exhausted_machine_is_not_a_bug(error: Exception, text: str) -> None:
@@ -92,7 +100,16 @@ def test_exhausted_machine_is_not_a_bug(error: Exception, text: str) -> None:
     assert (caught.value.code, caught.value.exit_code) == ("machine", 7)
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EACCES, "Permission denied"), RuntimeError("x"), KeyError("x")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EACCES, "Permission denied"),
+        RuntimeError("x"),
+        KeyError("x"),
+        ImportError("cannot import name 'x'"),
+        ImportError("a.so: cannot open shared object file: No such file or directory"),
+    ],
+)
 def test_other_errors_are_unchanged(error: Exception) -> None:
     """They are reported by the code that knows them, or are bugs."""
     with pytest.raises(type(error)) as caught, machine_errors():

@@ -56,6 +56,12 @@ def test_paths_inside_of_a_directory(tmp_path: Path) -> None:
             require_inside(path, root)
 
 
+def test_path_that_is_too_long_is_not_followed(tmp_path: Path) -> None:
+    """A name of 2 MB took minutes: each of its parts is joined to those before it."""
+    assert is_inside(tmp_path / "a" / "a", tmp_path)
+    assert not is_inside(tmp_path / ("a/" * 3000), tmp_path)
+
+
 def test_files_of_a_hub_snapshot_are_in_its_blobs(tmp_path: Path) -> None:
     """A snapshot consists of links to the blobs of the same model; a ``blobs`` that is a link is not followed."""
     for name in ("good", "evil"):

@@ -39,6 +39,8 @@ _SECONDS = 30
 _NOT_REGISTERED = re.compile(r"repogen explain promotion\.no-such-(?:model|alias)")
 _EXTRA = re.compile(r"[a-z][a-z0-9-]*")
 _SEPARATORS = re.compile(r"[\s,]+")
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]")
+"""A job that runs the code of the models can write any name into its output, also commands for the runner."""
 # -P: no file in the working directory is imported instead of repogen.
 _REPOGEN = (sys.executable, "-P", "-m", "repogen")
 
@@ -122,7 +124,7 @@ def _diff(command: list[str]) -> int:
         stderr.seek(0)
         text, error = (stream.read().decode(errors="replace") for stream in (stdout, stderr))
     if code and _NOT_REGISTERED.search(error):  # the first version of a model
-        code, text = 0, f"### repogen diff: {command[-1]}: not registered before\n"
+        code, text = 0, f"### repogen diff: {_UNUSUAL.sub('-', command[-1])}: not registered before\n"
     if code:
         _print_error("repogen diff failed", error.strip())
         return code
@@ -256,11 +258,16 @@ def _diff_lines(start: list[str], inputs: dict[str, str], extra: list[str]) -> l
     names = [name for name, *_ in _published(text)] if _is_output(text) else _names(text)
     if not names and not _is_output(text):
         raise InputError("diff requires models: the names, or the output `models` of a build")
-    spec = inputs.get("SPEC", "")
-    exists = bool(spec) and Path(inputs.get("WORKING_DIRECTORY") or ".", spec).is_file()
-    options = [*_repository(inputs), *(_flag("--spec", spec) if exists else ()), *_tracking(inputs), "--markdown"]
+    options = [*_repository(inputs), *_existing_spec(inputs), *_tracking(inputs), "--markdown"]
     alias = inputs.get("ALIAS") or "champion"
     return [[*start, f"--against=models:/{name}@{alias}", *options, *extra, "--", name] for name in names]
+
+
+def _existing_spec(inputs: dict[str, str]) -> list[str]:
+    """Return the option for the spec of a command that does not need one."""
+    spec = inputs.get("SPEC", "")
+    exists = bool(spec) and Path(inputs.get("WORKING_DIRECTORY") or ".", spec).is_file()
+    return _flag("--spec", spec) if exists else []
 
 
 def _deploy_options(inputs: dict[str, str]) -> list[str]:
@@ -277,7 +284,7 @@ def _alias(inputs: dict[str, str]) -> list[str]:
 
 
 def _check_options(inputs: dict[str, str]) -> list[str]:
-    return ["--format=sarif", *_flag("--target", inputs.get("TARGET", ""))]
+    return ["--format=sarif", *_existing_spec(inputs), *_flag("--target", inputs.get("TARGET", ""))]
 
 
 def _check_paths(inputs: dict[str, str]) -> list[str]:
@@ -359,9 +366,12 @@ def _is_output(text: str) -> bool:
 def _entries(text: str) -> list[dict[str, str]]:
     try:
         entries = json.loads(text)
-        return [{**entry, "name": str(entry["name"])} for entry in entries]
+        named = [{**entry, "name": str(entry["name"])} for entry in entries]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"models is neither a list of names nor this action's output: {error!r}") from error
+    if unprintable := [entry["name"] for entry in named if not entry["name"].isprintable()]:
+        raise InputError(f"models contains the name {unprintable[0]!r}, which is not printable")
+    return named
 
 
 def _installs() -> bool:

@@ -183,4 +183,4 @@ def _has_credentials(uri: str) -> bool:
 
 
 # also the stores of `runs:/` and `models:/` URIs create theirs through this object
-artifact_stores.get_artifact_repository = _checked  # type: ignore[method-assign]  # there is no other place for it
+artifact_stores.get_artifact_repository = _checked  # type: ignore[method-assign]  # the library has no hook for this

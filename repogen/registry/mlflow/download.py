@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.artifacts.file_names import ATTESTATION_FILES, MANIFEST_FILE
 from repogen.errors import SourceError, TrackingError
-from repogen.files import MAX_TEXT_BYTES, is_plain_name
+from repogen.files import MAX_TEXT_BYTES, is_plain_name, lack_of_space
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION, is_pinned
@@ -152,13 +152,13 @@ def _download_all(name: str, artifacts: Any, files: Mapping[str, int | None], di
     Raises:
         TrackingError: The disk does not have space for them.
     """
-    required, free = sum(size or 0 for size in files.values()), shutil.disk_usage(directory).free
-    if required > free:
+    if problem := lack_of_space(directory, sum(size or 0 for size in files.values())):
         raise TrackingError(
-            f"the artifacts of {name} have {required} bytes, and the disk of {directory} has space for {free}",
+            f"the artifacts of {name} have {problem}",
             "free disk space, or choose another directory with --stage-dir",
             code="tracking.space",
         )
+    free = shutil.disk_usage(directory).free
     limits = {path: free if size is None else size for path, size in files.items()}
     with ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
         list(pool.map(lambda path: _download(artifacts, path, limits[path], directory), limits))

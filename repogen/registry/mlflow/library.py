@@ -151,7 +151,7 @@ def _limit_local_files() -> None:
                 left -= len(block)
                 target.write(block)
 
-    setattr(LocalArtifactRepository, LocalArtifactRepository._download_file.__name__, download)  # noqa: SLF001 - there is no other place for it
+    setattr(LocalArtifactRepository, LocalArtifactRepository._download_file.__name__, download)  # noqa: SLF001 - the library has no hook for this
 
 
 _limit_responses()

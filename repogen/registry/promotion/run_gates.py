@@ -224,8 +224,8 @@ def _triton(run: _Run, repository: Path) -> Iterator[RunningTriton]:
     target = find_target(release)
     if target is None:
         raise ServerError(
-            f"{run.candidate.name} was built for Triton {release}, which this repogen does not support",
-            "use the repogen that built it, or a newer one",
+            f"{run.candidate.name} was built for Triton {release}, which this version of repogen does not support",
+            "use the version of repogen that built it, or a newer one",
             code="server.target",
         )
     server = prepare_server(kind, target, run.progress, credentials=run.request.credentials)

@@ -60,7 +60,7 @@ def plan(
     if entry is None:
         return _plan_without_alias(repository, options, name)
     if entry.state is EntryState.PENDING:
-        note = "not changed: its build did not publish it; build it again to complete it"
+        note = "not changed: this version is pending; run `repogen build` again to publish it"
         return [Step(SyncedVersion(name, SyncAction.IGNORED, entry.version, note))]
     desired = desired_version(entry)
     local = inspect_model(repository, desired)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ _MAX_BINS = 14
 _MAX_STAGES = 4
 _MAX_CONFIG = 20_000
 _SHORTEST = 0.1
+_KEY = re.compile(r"-?[0-9]{1,3}", re.ASCII)
+_MAX_KEY = 600
+"""Of a bin, from 10**-300 to 10**300; floating-point numbers have few more."""
 
 
 def error_section(error: ErrorDocument, title: str = "Failure") -> Section:
@@ -115,7 +119,7 @@ def _parity_parts(parity: ParityDocument) -> Iterator[Part]:
         return
     yield from _parity_result(parity)
     yield from (_errors(output, sweep) for output in outputs[:MAX_OUTPUTS])
-    yield from (_histogram(output) for output in outputs[:MAX_OUTPUTS] if output["histogram"])
+    yield from (_histogram(output, bins) for output in outputs[:MAX_OUTPUTS] if (bins := _bins(output)))
     if len(outputs) > MAX_OUTPUTS:
         yield Text(f"Plots of the first {MAX_OUTPUTS} of {len(outputs)} outputs; the table has all.")
     if sweep:
@@ -176,7 +180,7 @@ def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDo
         limit_text if atol else "",
     )
     values = []
-    sweep = sorted(sweep, key=lambda case: math.prod(case["sizes"].values()))
+    sweep = sorted(sweep, key=lambda case: math.prod(map(float, case["sizes"].values())))
     for case, label in zip(sweep, _case_labels(sweep), strict=True):
         numbers = _differences(case, output["name"])
         values += [Value(label, number, _figure(number), bad=not case["passed"]) for number in numbers]
@@ -199,8 +203,13 @@ def _case_labels(sweep: Sequence[ParityCaseDocument]) -> list[str]:
     return labels
 
 
-def _histogram(output: ErrorDistributionDocument) -> RowChart:
-    counts = {int(key): count for key, count in output["histogram"].items()}
+def _bins(output: ErrorDistributionDocument) -> dict[int, int]:
+    """Return the number of values by the key of each bin; a key that is not a number, or a large one, is left out."""
+    counts = ((key, count) for key, count in output["histogram"].items() if _KEY.fullmatch(key))
+    return {int(key): count for key, count in counts if -_MAX_KEY <= int(key) <= _MAX_KEY}
+
+
+def _histogram(output: ErrorDistributionDocument, counts: Mapping[int, int]) -> RowChart:
     total = output["exact"] + sum(counts.values())
     axis = Axis(f"Errors of {output['name']} by magnitude, {total:,} values in all cases", "Error from", "Percent")
     high = max(counts)

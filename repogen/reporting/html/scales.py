@@ -57,7 +57,7 @@ class Scale:
 def linear(values: Iterable[float]) -> Scale:
     """Return a scale from 0 to the largest of the values, or a little more."""
     largest = max((value for value in values if math.isfinite(value)), default=0.0)
-    if largest <= 0:
+    if largest <= _LOWEST:
         return Scale(0.0, 1.0, logarithmic=False, start=0.0, ticks=(Tick(0.0, "0"),))
     step = _nice(largest / (_MAX_TICKS - 2))
     count = math.ceil(round(largest / step, 9))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from repogen.reporting.json_types import BenchDocument, BenchRowDocument, EstimateDocument, ModelBenchDocument
 
 _MIB = 2**20
+_MAX_ROWS = 500
+"""Measurements of a model; a benchmark has dozens."""
 _NAMES = {
     "eager": "PyTorch eager",
     "compile": "torch.compile",
@@ -50,7 +52,8 @@ def _parts(document: BenchDocument, model: ModelBenchDocument) -> Iterator[Part]
     )
     if Machine(**machine).busy:
         yield Text("Other programs were running at the start, so the figures are not reliable.")
-    for batch, rows in groupby(sorted(model["rows"], key=_order), lambda row: row["batch"]):
+    first = sorted(model["rows"][:_MAX_ROWS], key=_order)
+    for batch, rows in groupby(first, lambda row: row["batch"]):
         yield from _batch_parts(batch, list(rows), model["baseline"])
     if model["rows"]:
         yield _table(model)

@@ -12,7 +12,7 @@ from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
 from repogen.files.content import ContentError
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
-from repogen.onnx_graph.facts import other_format_hint, parse_model
+from repogen.onnx_graph.facts import hint_for, parse_model
 from repogen.onnx_graph.normalize import is_unnamed
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
@@ -51,7 +51,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     except OSError as error:
         raise _broken_error(path, f"cannot be read: {error.strerror}") from error
     except ContentError as error:
-        hint = other_format_hint(error) or _EXPORT_AGAIN
+        hint = hint_for(error) or _EXPORT_AGAIN
         raise _broken_error(path, str(error), hint, details=str(error.__cause__ or "")) from error
 
 

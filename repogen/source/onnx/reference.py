@@ -14,7 +14,8 @@ from repogen.artifacts.source import DimRange
 from repogen.artifacts.tensors import Signature
 from repogen.errors import SourceError, first_line
 from repogen.onnx_graph.external_data import nodes
-from repogen.onnx_graph.kernel_gaps import EXTREMES, replace_int64_extremes
+from repogen.onnx_graph.kernel_gaps import REDUCTIONS, replace_int64_reductions
+from repogen.onnx_graph.load import load_graph
 from repogen.onnx_graph.session import open_session, run
 from repogen.source.common.call import named_call
 from repogen.source.common.examples import StoredExamples, load_data
@@ -23,7 +24,7 @@ from repogen.source.torch.eager import TorchReference, examine
 from repogen.source.torch.module import make_module, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     import onnx
@@ -101,7 +102,7 @@ def file_reference(
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session: Any = open_session(_correct_file(proto, path, options), options)
+        session: Any = open_session(_correct_file(proto, path, names, options), options)
     except Exception as error:
         runtime = f"ONNX Runtime {onnxruntime.__version__}"
         if not any(reason in str(error) for reason in _TOO_NEW) or len(proto.graph.initializer) == 0:
@@ -115,12 +116,17 @@ def file_reference(
     )
 
 
-def _correct_file(proto: onnx.ModelProto, path: Path, options: onnxruntime.SessionOptions) -> Path | bytes:
+def _correct_file(
+    proto: onnx.ModelProto, path: Path, selected: Collection[str], options: onnxruntime.SessionOptions
+) -> Path | bytes:
     """Return the file; or its content with the operators replaced that ONNX Runtime computes incorrectly."""
-    if not any(node.op_type in EXTREMES for node in nodes(proto)):
+    if not any(node.op_type in REDUCTIONS for node in nodes(proto)):
         return path
-    model = ir.load(path)
-    if not replace_int64_extremes(model):
+    try:
+        model = load_graph(path, selected)
+    except ir.serde.SerdeError:  # the exporter reports it
+        return path
+    if not replace_int64_reductions(model):
         return path
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
     content: bytes = ir.to_proto(model).SerializeToString()

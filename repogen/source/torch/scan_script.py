@@ -1,10 +1,15 @@
-"""Loads TorchScript archives, and rejects those that read or write files of the machine.
+"""Loads TorchScript archives, and rejects those that run code, or read or write files of the machine.
 
 TorchScript runs no Python code, but its operators ``aten::save`` and ``aten::from_file`` write and read any file of the
 user, and packages register more of them. The graphs are scanned after they are loaded and before they run. Only
 ``__setstate__`` runs while an archive is loaded, so the code of an archive that defines it is scanned as text;
 quantized modules define it. In this code, only ``getattr`` uses a string as a name, and a name could be hidden by
-escapes, or by several literals, which are joined. Source: torch/csrc/jit/serialization/import.cpp and unpickler.cpp,
+escapes, or by several literals, which are joined.
+
+The pickles of an archive can create objects of classes that are registered in C++, and their state is restored in C++.
+For ``aten.OpaqueObject`` that is ``pickle.loads``: any code. Only objects of the namespaces that quantized models need
+are accepted, in the pickles and in the graphs. A name in a pickle is contiguous, except for a line break in it. Source:
+torch/csrc/jit/serialization/import.cpp and unpickler.cpp, torch/csrc/jit/python/opaque_obj.h,
 torch/csrc/jit/frontend/ir_emitter.cpp and parser.cpp of torch 2.13.
 """
 
@@ -27,12 +32,16 @@ FILE_OPERATOR = re.compile(r"\w+(?:::|\.)(?:save|load_tensor|\w*(?:from|load|ope
 
 _LEGACY = "model.json"
 _RUNS_WHEN_LOADED = b"__setstate__"
-_FILE_NAME = re.compile(rb"\b(?:save|load_tensor|\w*_file\w*)\b")
+_FILE_NAME = re.compile(rb"\b(?:save|load_tensor|\w*_file\w*|OpaqueObject)\b")
+_CLASS = re.compile(rb"torch[.\n]classes\b(?:[.\n](\w*))?")
+_CLASSES = frozenset({b"quantized", b"rnn", b"sparse", b"mkldnn", b"xnnpack", b"prepacked"})
+_PICKLES = ("data.pkl", "constants.pkl")
 _GETATTR = re.compile(rb"\b(?:get|has)attr\b")
 # as torch writes the attributes whose names are not identifiers, such as "0"
 _PLAIN_GETATTR = re.compile(rb'\bgetattr\((?:\(\w+\))?[\w.\[\]]*, "[^"\\\n]*"\)')
 _MAX_NESTED = 64
 _MAX_CODE_BYTES = 2**26
+_MAX_PICKLE_BYTES = 2**30
 
 
 def load_script(path: Path) -> Any:  # noqa: ANN401 - as torch declares it
@@ -42,27 +51,35 @@ def load_script(path: Path) -> Any:  # noqa: ANN401 - as torch declares it
         SourceError: It reads or writes files, or could do so while it is loaded.
         Exception: Any that torch raises for a damaged archive.
     """
-    _scan_code(path)
+    _scan_members(path)
     unit: Any = torch._C.CompilationUnit()  # noqa: SLF001 - torch.jit.load does not return it
     read: Any = torch._C.import_ir_module  # noqa: SLF001 - the same
     loaded = read(unit, str(path), torch.device("cpu"), {}, False)  # noqa: FBT003 - without shapes
     for function in unit.get_functions():
-        for kind in _kinds(function.graph):
-            if FILE_OPERATOR.fullmatch(kind):
-                _reject(path, f"calls {kind[:80]!r}")
+        for node in _nodes(function.graph):
+            if FILE_OPERATOR.fullmatch(node.kind()):
+                _reject(path, f"calls {node.kind()[:80]!r}")
+            for value in node.outputs():
+                _require_known_classes(path, value.type().annotation_str.encode())
     return torch.jit._recursive.wrap_cpp_module(loaded)  # type: ignore[no-untyped-call]  # noqa: SLF001 - the same
 
 
-def _scan_code(path: Path) -> None:
-    """Reject an archive whose code could read or write files while it is loaded."""
+def _scan_members(path: Path) -> None:
+    """Reject an archive that could run code, or read or write files, while it is loaded."""
     with open_archive(path) as archive:
         names = [name.partition("/")[2] for name in archive.names]
         texts = [archive.read(name, _MAX_CODE_BYTES) for name in archive.names if name.lower().endswith(".py")]
+        for name in archive.names:
+            if name.lower().endswith(".pkl"):
+                _require_known_classes(path, archive.read(name, _MAX_PICKLE_BYTES))
     reader: Any = torch._C.PyTorchFileReader(str(path))  # noqa: SLF001 - another reader might find other members
     records = reader.get_all_records()
     if _LEGACY in {name.lower() for name in (*names, *records)}:
         _reject(path, "has the format of torch 1.2 or older")
     texts += [reader.get_record(name) for name in records if name.lower().endswith(".py")]
+    pickles = {*(name for name in records if name.lower().endswith(".pkl")), *filter(reader.has_record, _PICKLES)}
+    for content in (*texts, *map(reader.get_record, pickles)):
+        _require_known_classes(path, content)
     if any(_RUNS_WHEN_LOADED in text for text in texts):
         for match in filter(None, map(_suspicious, texts)):
             _reject(path, f"has {_RUNS_WHEN_LOADED.decode()} and the text {match[0].decode(errors='replace')[:80]!r}")
@@ -79,18 +96,25 @@ def _suspicious(text: bytes | bytearray) -> re.Match[bytes] | None:
     return _GETATTR.search(text)
 
 
-def _kinds(block: Any) -> Iterator[str]:  # noqa: ANN401 - torch._C is untyped
-    """Yield the operators of a graph, with those of branches, loops and forks."""
+def _require_known_classes(path: Path, content: bytes | bytearray) -> None:
+    """Reject the name of a class that is registered in C++, and that a model does not need."""
+    for match in _CLASS.finditer(content):
+        if match[1] not in _CLASSES:
+            _reject(path, f"has an object of {match[0].decode(errors='replace')[:80]!r}")
+
+
+def _nodes(block: Any) -> Iterator[Any]:  # noqa: ANN401 - torch._C is untyped
+    """Yield the nodes of a graph, with those of branches, loops and forks."""
     for node in block.nodes():
-        yield node.kind()
+        yield node
         graphs = [node.g(name) for name in node.attributeNames() if node.kindOf(name) == "g"]
         for inner in (*node.blocks(), *graphs):
-            yield from _kinds(inner)
+            yield from _nodes(inner)
 
 
 def _reject(path: Path, reason: str) -> NoReturn:
     raise SourceError(
-        f"{path.name} {reason}, and running it could read or write any of your files",
+        f"{path.name} {reason}, and running it could read or write any of your files, or run code",
         "if you trust it, export it to ONNX yourself; otherwise find out where it comes from",
         code="source.archive",
         where=path.name,

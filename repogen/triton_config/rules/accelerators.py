@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from repogen.targets import accelerators_of
 from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.text.parse import quoted
 from repogen.triton_config.text.source_map import entry_path
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _unknown_finding(accelerator: Accelerator, name: str, value: str, path: str,
     if not similar:
         hint = f"it has {', '.join(sorted(accelerator.parameters))}"
         return Finding("RG135", severity, message, hint, path)
-    fix = f'parameters {{ key: "{similar[0]}" value: "{value}" }}'
+    fix = f"parameters {{ key: {quoted(similar[0])} value: {quoted(value)} }}"
     return Finding("RG135", severity, message, f"did you mean {similar[0]!r}?", path, fix)
 
 

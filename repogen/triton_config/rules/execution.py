@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from repogen.triton_config.rules.accelerators import accelerator_findings, boolean_reason, integer_reason
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_onnx, is_tensorrt
+from repogen.triton_config.text.parse import quoted
 from repogen.triton_config.text.source_map import entry_path
 from repogen.triton_config.text.view import dims_text
 
@@ -163,7 +164,7 @@ def _parameter_findings(config: ModelConfig) -> Iterator[Finding]:
             message = f"parameter {name!r} is {value}"
             yield Finding("RG128", "warning", message, "remove it to use the default of ONNX Runtime", field)
         elif suggestion := suggested_parameter(name):
-            fix = f'parameters {{ key: "{suggestion}" value {{ string_value: "{value}" }} }}'
+            fix = f"parameters {{ key: {quoted(suggestion)} value {{ string_value: {quoted(value)} }} }}"
             yield Finding("RG128", "warning", unsupported, f"did you mean {suggestion!r}?", field, fix, guess=True)
         elif name not in _PARAMETERS and not _FORWARDED_PREFIX.match(name):
             supported = ", ".join(sorted(_INTEGER_PARAMETERS | _SIZE_PARAMETERS | _BOOLEAN_PARAMETERS))

@@ -15,6 +15,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 Applicability: TypeAlias = Literal["safe", "unsafe"]
 
 _MAX_LISTED = 20
+_MAX_TEXT = 2000
 # Codes are public: users write them into ignore lists and search for them. Never reuse a code for another rule.
 RULES: dict[str, str] = {
     "RG001": "config.pbtxt is a ModelConfig in protobuf text format",
@@ -96,8 +97,9 @@ class Finding:
         code: A key of ``RULES``.
         severity: ``error`` if Triton rejects the model, crashes or returns wrong results; ``warning`` if it loads the
             model with unexpected behavior.
-        message: What is wrong, with names and numbers.
-        hint: What to do.
+        message: What is wrong, with names and numbers; shortened to 2000 characters, because names may be long, and the
+            same one may be in many findings.
+        hint: What to do; shortened as well.
         field: Path of the field, ``input[0].dims`` or ``parameters["name"]``; empty for the whole config.
         fix: The corrected lines, if there is exactly one correction; otherwise empty. They replace the fields of these
             names in the message that contains ``field``.
@@ -105,6 +107,8 @@ class Finding:
         line: Line of the text, counted from 1; 0 for the whole file.
         column: Column, counted from 1.
         guess: Whether ``fix`` may not be what the user intended, or changes what a working model does.
+        security: Whether the model could run code, use files elsewhere, or differ from what was built, or was not
+            examined completely. Comments in config.pbtxt do not suppress it: their author may be the attacker.
     """
 
     code: str
@@ -117,6 +121,13 @@ class Finding:
     line: int = 0
     column: int = 0
     guess: bool = False
+    security: bool = False
+
+    def __post_init__(self) -> None:
+        """Shorten the texts."""
+        for key in ("message", "hint"):
+            if len(text := getattr(self, key)) > _MAX_TEXT:
+                object.__setattr__(self, key, f"{text[:_MAX_TEXT]}…")
 
     @property
     def applicability(self) -> Applicability | None:

@@ -11,6 +11,7 @@ from repogen.triton_config.rules.findings import Finding, listed
 from repogen.triton_config.rules.identity import is_onnx
 from repogen.triton_config.rules.tensors import triton_fed_inputs
 from repogen.triton_config.text.dims import config_dims, same_elements
+from repogen.triton_config.text.parse import quoted
 from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, tensor_views
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _entry(spec: TensorSpec, max_batch_size: int) -> str:
     if not dtype or (max_batch_size > 0 and not spec.shape):
         return ""
     dims, reshape = config_dims(spec.shape, batched=max_batch_size > 0)
-    lines = [f'name: "{spec.name}"', f"data_type: TYPE_{dtype}", f"dims: {dims_text(dims)}"]
+    lines = [f"name: {quoted(spec.name)}", f"data_type: TYPE_{dtype}", f"dims: {dims_text(dims)}"]
     return "\n".join(lines if reshape is None else [*lines, "reshape { shape: [ ] }"])
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from repogen.errors import ConfigError
 from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.text.parse import quoted
 from repogen.triton_config.text.source_map import entry_path
 
 if TYPE_CHECKING:
@@ -58,8 +61,11 @@ def identity_findings(config: ModelConfig, directory: str) -> Iterator[Finding]:
     """Yield the violations in name, backend, repository agents, metric tags and version_policy."""
     if directory and config.name not in {"", directory}:
         message = f"name is {config.name!r}, but the model's directory is {directory!r}"
-        fix = f'name: "{directory}"'
-        yield Finding("RG101", "error", message, f"write {fix}, or rename the directory", "name", fix)
+        fix = ""
+        with suppress(ConfigError):  # the directory's name is not UTF-8
+            fix = f"name: {quoted(directory)}"
+        hint = f"write {fix}, or rename the directory" if fix else "rename the directory"
+        yield Finding("RG101", "error", message, hint, "name", fix)
     yield from _platform_findings(config)
     yield from _backend_findings(config)
     yield from _agent_findings(config)
@@ -80,7 +86,7 @@ def _platform_findings(config: ModelConfig) -> Iterator[Finding]:
         same_backend = _PLATFORMS[config.platform] == config.backend
         message = f"platform {config.platform!r} and backend {config.backend!r} are both set"
         message += "" if same_backend else " and conflict"
-        fix = f'backend: "{config.backend}"'
+        fix = f"backend: {quoted(config.backend)}"
         severity: Severity = "warning" if same_backend else "error"
         yield Finding("RG102", severity, message, "remove platform", "platform", fix, guess=not same_backend)
     elif config.platform == ONNX_PLATFORM:

@@ -109,7 +109,7 @@ def _dtype_findings(
         hint = "cast to FP32 or FP16 inside the model"
         yield Finding("RG107", "error", message, hint, f"{path}.data_type")
     elif is_onnx(config) and dtype == "BF16" and not target.serves_bfloat16:
-        message = f"{subject} has data_type TYPE_BF16, which the ONNX Runtime backend supports since {BFLOAT16_SINCE}"
+        message = f"{subject} has data_type TYPE_BF16, which the backend supports only in {BFLOAT16_SINCE} or newer"
         hint = f"cast to FP32 or FP16 inside the model, or target {BFLOAT16_SINCE} or newer"
         yield Finding("RG107", "error", message, hint, f"{path}.data_type")
 

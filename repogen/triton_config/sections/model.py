@@ -202,7 +202,7 @@ class TensorRTSpec(Section):
     )
     warmup: StrictBool = Field(
         default=True,
-        description="Whether requests of the smallest, usual and largest sizes run before the model is ready, unless "
+        description="Whether requests of the minimum, optimum and maximum sizes run before the model is ready, unless "
         "model_warmup is set",
     )
     parameters: dict[Text, ParameterValue] = Field(

@@ -21,6 +21,8 @@ _NOT_A_NUMBER = re.compile(r"\+.*|-?[0-9][0-9_]*_.*")
 _CLOSING = {"{": "}", "<": ">"}
 # C++'s parser has no limit; ModelConfig's own messages nest less than half as deep.
 _MAX_DEPTH = 64
+_MAX_NAME = 100
+"""Characters of a field's name, which is in the path of every field below it."""
 
 
 class Position(NamedTuple):
@@ -102,7 +104,7 @@ def locate_fields(text: str, origin: str) -> SourceMap:
         origin: Name of the text for messages.
 
     Raises:
-        PbtxtError: A brace is not closed, or messages are nested too deeply.
+        PbtxtError: A brace is not closed, messages are nested too deeply, or a name is longer than any field's.
     """
     source_map = SourceMap()
     all_tokens = list(tokens(text))
@@ -149,6 +151,8 @@ class _Reader:
             raise self._error(f"{path or 'the text'} ends without {closing!r}", f"add the missing {closing!r}")
 
     def _field(self, name: Token, parent: str, schema: Descriptor | None, counts: dict[str, int], depth: int) -> None:
+        if len(name.text) > _MAX_NAME:
+            raise self._error(f"{name.text[:_MAX_NAME]}… is not the name of a field", "correct it")
         kind = schema.fields_by_name.get(name.text) if schema is not None else None
         if schema is not None and kind is not None:
             self._map.schema_fields.setdefault((schema.full_name, name.text), name.position)

@@ -21,7 +21,7 @@ CASES = (
     _case("same_tensor_twice", "SameTwice", "one tensor under two names is two outputs"),
     _case("input_among_outputs", "Echo"),
     _case("integer_answers", "Integers", "classes, indices and booleans of each row"),
-    _case("one_number_each", "OneNumberEach", "outputs of rank 1 batch with dims: [1] and a reshape"),
+    _case("one_number_each", "OneNumberEach", "an output of rank 1 is declared with dims: [1] and a reshape"),
     _case("constant_output", "Constant", "the anchors have no batch on axis 0", "single"),
     _case("scalar_output", "Scalar", "one number for the whole batch", "single"),
     _case("logits_and_loss", "LogitsAndLoss", "the penalty is one number for the whole batch", "single"),

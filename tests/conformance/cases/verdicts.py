@@ -48,7 +48,13 @@ _RAGGED_MEANS: Entry = {
     },
 }
 _POINTS = signature({"points": (10, 80)}, x="float32 batch points 4")
+_WINDOW_OF_FOUR = signature({"time": (1, 40)}, x="float32 batch time 4")
+_WINDOW = signature({"time": (2, 40)}, x="float32 batch time")
+_MANY_IDS = signature({"items": (1, 20)}, ids="int64 batch items 0..1099511627776")
 _TWO_ROWS = signature({"batch": (2, 8)}, x="float32 batch 4")
+_STEPS = signature({"time": (2, 64)}, x="float32 batch time")
+_MISSING: Entry = {"examples": "verdicts.py:with_missing", **ranges("batch")}
+_TORCHSCRIPT: Entry = {"export": {"exporter": "torchscript"}}
 _FROZEN = "parity.drift|export.specialized-dim"
 
 CASES = (
@@ -130,7 +136,9 @@ CASES = (
             "triton": _RAGGED,
         },
     ),
-    _case("complex_inverse", "ComplexInverse", "rejected:export.no-translation", "complex numbers inside"),
+    _case(
+        "complex_inverse", "ComplexInverse", "rejected:export.no-translation", "ONNX has no inverse of complex matrices"
+    ),
     _case("compiled_part", "compiled_part", "batch", "a layer behind torch.compile"),
     _case(
         "shared_name_after_retry",
@@ -253,13 +261,96 @@ CASES = (
     _case(
         "best_points", "BestPoints", "batch", "at most 50 of 10 to 80 points: min() is exported as an operator", _POINTS
     ),
+    _case("rolling_hash", "RollingHash", "batch", "powers of 31 beyond 2^53, which ONNX Runtime rounds", _MANY_IDS),
+    _case(
+        "pressure",
+        "Pressure",
+        "batch",
+        "ONNX Runtime 1.19.2's LayerNormalization has no digits left for 101325 plus or minus 50",
+        {"examples": "verdicts.py:pascals", **ranges("batch"), "parity": {"atol": 1e-3}},
+    ),
+    _case("ordered_classes", "OrderedClasses", "batch", "logcumsumexp far below the maximum of a row"),
+    _case(
+        "strain",
+        "Strain",
+        "batch",
+        "hypot of 1e-22, whose square is 0",
+        {"examples": "verdicts.py:waves", **ranges("batch")},
+    ),
+    _case("robust_window", "RobustWindow", "batch", "median, kthvalue, cumprod and cummax are expressible", _WINDOW),
+    _case(
+        "new_users",
+        "NewUsers",
+        "batch",
+        "a query whose keys are all masked returns zeros, and exporters write an average",
+        signature({"history": (1, 6)}, candidate="int64 batch 0..19", history="int64 batch history 0..1"),
+    ),
+    _case(
+        "proportions",
+        "Proportions",
+        "batch",
+        "sizes from int(), and linspace of a size, which exporters fix",
+        signature({"height": (12, 24), "width": (12, 24)}, image="float32 batch 1 height width"),
+    ),
+    _case(
+        "scaled_sums", "ScaledSums", "batch", "float() and math.sqrt of a size, which exporters fix", _WINDOW_OF_FOUR
+    ),
     _case("list_of_rows", "ListOfRows", "rejected:source.outputs", "one output for each row", _TWO_ROWS),
+    _case("tenths", "Tenths", "batch", "arange(0, n * 0.1, 0.1), whose length exporters compute in float32", _STEPS),
+    _case("missing_values", "MissingValues", "batch", "NaN in the examples, which forward replaces", _MISSING),
+    _case(
+        "largest_of_missing",
+        "LargestOfMissing",
+        "rejected:parity.drift",
+        "ONNX Runtime's ArgMax skips the NaN of the examples",
+        _MISSING,
+    ),
+    _case("left_tail", "LeftTail", "batch", "log_ndtr of -30, which exporters write as log of 1 - erf(x)"),
+    _case(
+        "certain_logits",
+        "CertainLogits",
+        "batch",
+        "TorchScript's binary_cross_entropy_with_logits is NaN for 20",
+        {**signature(x="float32 batch 4", target="float32 batch 4"), **_TORCHSCRIPT},
+    ),
+    _case(
+        "barrier",
+        "Barrier",
+        "batch",
+        "ONNX Runtime's Clip replaces infinities by 3.4e38",
+        {**signature(x="float32 batch 4"), **_TORCHSCRIPT},
+    ),
+    _case(
+        "few_pixels",
+        "FewPixels",
+        "batch",
+        "3 pixels at a scale of 5 / 3 give 5 pixels, but 4 if computed in float32",
+        signature({"height": (1, 9), "width": (1, 9)}, image="float32 batch 1 height width"),
+    ),
+    _case(
+        "written_view",
+        "WrittenView",
+        "batch",
+        "a score is written into the input, of which a view was taken before: torch.export rejects it with gradients",
+    ),
+    _case("dropped_rows", "DroppedRows", "single", "rows with NaN are dropped, and no example has NaN"),
+    _case("filled_gaps", "FilledGaps", "single", "NaN becomes the mean of the batch, and no example has NaN"),
     _archive("script_bf16", {"kind": "torchscript"}, "bf16_script", signature(x="float32 batch 4")),
     _archive("pt2_bf16", {"kind": "torch_export"}, "bf16_program", {}),
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),
     _file("onnx_question_marks", "batch", "three axes named ?", "pooled", ["?", 3, "?", "?"]),
     _file("onnx_size_zero", "rejected:source.onnx-type", "an axis of size 0", "pooled", ["N", 3, 0, 0]),
     _file("onnx_labels", "batch", "the other output is a sequence of maps", "labels", entry={"outputs": ["label"]}),
+    _file(
+        "onnx_narrowed_dims",
+        "single",
+        "one size for all images; the spec has the dims of an input that it omits",
+        "resized",
+        entry={
+            "inputs": {"size": {"dtype": "int64", "shape": [2], "range": [6, 24]}},
+            "dims": {"batch": {"min": 1, "max": 4}, "height": {"min": 6, "max": 16}, "width": {"min": 6, "max": 16}},
+        },
+    ),
     _file("onnx_inferred_dims", "batch", "an output declared [N, M] that is [N, 3]", "inferred_dims"),
 )
 """One case for each class of fault."""

@@ -308,6 +308,17 @@ def pooled(directory: Path, shape: Shape) -> None:
     _save(_model(nodes, values[:1], values[1:], [numpy_helper.from_array(weight, "weight")]), directory)
 
 
+def resized(directory: Path) -> None:
+    """Write images, resized to a size that is an input."""
+    nodes = [
+        helper.make_node("Shape", ["image"], ["front"], start=0, end=2),
+        helper.make_node("Concat", ["front", "size"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["image", "", "", "sizes"], ["y"], mode="linear"),
+    ]
+    inputs = [_value("image", ["batch", 3, "height", "width"]), _value("size", [2], TensorProto.INT64)]
+    _save(_model(nodes, inputs, [_value("y", ["batch", 3, "out_height", "out_width"])], []), directory)
+
+
 def inferred_dims(directory: Path) -> None:
     """Write a product with weights of 3 columns, whose output is declared ``[N, M]``."""
     nodes = [helper.make_node("MatMul", ["x", "weight"], ["y"])]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import Any
 
 import torch
@@ -712,6 +713,88 @@ class LogOdds(Scaled):
         return nn.functional.logsigmoid(logits), torch.logaddexp(logits, logits.flip(1))
 
 
+class RollingHash(nn.Module):
+    """A polynomial hash of IDs, which wraps."""
+
+    def forward(self, ids: Tensor) -> Any:
+        return (ids * 31 ** torch.arange(ids.shape[1])).sum(1) % 1009
+
+
+class Pressure(nn.Module):
+    """Normalizes raw sensor values, for which PyTorch itself has an error of 1e-4."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(16), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(self.norm(x))
+
+
+def pascals(batch: int, seed: int = 0) -> dict[str, Tensor]:
+    """Return pressures."""
+    return {"x": 101325 + 50 * torch.randn(batch, 16, generator=torch.Generator().manual_seed(seed))}
+
+
+class OrderedClasses(nn.Module):
+    """Logarithms of cumulative probabilities, with certain logits."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.logcumsumexp(40 * x, dim=1)
+
+
+class Strain(nn.Module):
+    """The amplitude of a wave in SI units."""
+
+    def forward(self, plus: Tensor, cross: Tensor) -> Any:
+        return torch.hypot(plus, cross)
+
+
+def waves(batch: int, seed: int = 0) -> dict[str, Tensor]:
+    """Return waves of 1e-22."""
+    draw = torch.Generator().manual_seed(seed)
+    return {name: 1e-22 * torch.randn(batch, 6, generator=draw) for name in ("plus", "cross")}
+
+
+class RobustWindow(nn.Module):
+    """Medians, order statistics, and cumulative products and maxima of a window."""
+
+    def forward(self, x: Tensor) -> Any:
+        middle = x.median(dim=1, keepdim=True).values
+        return x - middle, x.kthvalue(2, dim=1).values, x.sigmoid().cumprod(1), *x.cummax(1)
+
+
+class NewUsers(nn.Module):
+    """Attention to a history, in which 0 is padding; a new user has no history."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.value = nn.Embedding(20, 8), nn.Linear(8, 8)
+
+    def forward(self, candidate: Tensor, history: Tensor) -> Any:
+        query, items = self.table(candidate)[:, None, None], self.table(history)[:, None]
+        mask = (history != 0)[:, None, None]
+        return nn.functional.scaled_dot_product_attention(query, items, self.value(items), attn_mask=mask)[:, 0, 0]
+
+
+class Proportions(nn.Module):
+    """Resizes the shorter side to 16, with the proportions of the image and coordinates, and pools."""
+
+    def forward(self, image: Tensor) -> Any:
+        height, width = image.shape[-2:]
+        shorter = min(height, width)
+        size = (int(height * 16 / shorter), int(width * 16 / shorter))
+        resized = nn.functional.interpolate(image, size=size, mode="bilinear", align_corners=False)
+        return (resized * torch.linspace(-1, 1, size[1])).mean((2, 3)), image * torch.linspace(0, 1, width)
+
+
+class ScaledSums(nn.Module):
+    """Means and scaled sums over time, divided by numbers that Python computes."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x.sum(1) / float(x.shape[1]), x.sum(1) / math.sqrt(x.shape[1])
+
+
 class BestPoints(nn.Module):
     """The scores of the best points, at most 50."""
 
@@ -733,3 +816,106 @@ class ListOfRows(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         return [self.linear(x[i]) for i in range(x.shape[0])]
+
+
+class Tenths(nn.Module):
+    """Weights of 0, 0.1, 0.2, … times the number of steps."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x.mean(1, keepdim=True) * torch.arange(0, x.shape[1] * 0.1, 0.1)
+
+
+class MissingValues(nn.Module):
+    """Replaces missing values, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(torch.nan_to_num(x)), x.isnan().sum(1), torch.nanmean(x, 1)
+
+
+class WrittenView(nn.Module):
+    """Writes scores into an input through one view, and returns another view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        flat = x.view(x.shape[0], 4)
+        x.clamp_(min=-0.5)
+        flat[:, 1] = self.linear(flat)[:, 0]
+        return flat, x[:, :3]
+
+
+class DroppedRows(nn.Module):
+    """Drops the rows in which a value is missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x[~x.isnan().any(1)])
+
+
+class FilledGaps(nn.Module):
+    """Replaces missing values by the mean of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(torch.where(x.isnan(), torch.nanmean(x, 0), x))
+
+
+class LargestOfMissing(nn.Module):
+    """The place of the largest value, which is that of NaN in PyTorch."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x.argmax(1)
+
+
+def with_missing(batch: int, seed: int) -> dict[str, Tensor]:
+    """Return rows of which one value is NaN."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(batch, 4, generator=draw)
+    return {"x": x.scatter(1, torch.randint(0, 4, (batch, 1), generator=draw), torch.nan)}
+
+
+class LeftTail(Scaled):
+    """Logarithms of probabilities of a normal distribution, at about 30 standard deviations."""
+
+    def __init__(self) -> None:
+        super().__init__(30.0)
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.special.log_ndtr(super().forward(x))
+
+
+class CertainLogits(nn.Module):
+    """The losses of logits of about 100."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = Scaled(100.0)
+
+    def forward(self, x: Tensor, target: Tensor) -> Any:
+        return nn.functional.binary_cross_entropy_with_logits(self.scores(x), target, reduction="none")
+
+
+class Barrier(nn.Module):
+    """A cost of at least 0, infinite for some inputs."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x.masked_fill(x > 1, torch.inf).clamp(min=0)
+
+
+class FewPixels(nn.Module):
+    """Resizes images of few pixels without interpolation, by quotients of sizes."""
+
+    def forward(self, image: Tensor) -> Any:
+        return nn.functional.interpolate(image, scale_factor=(5 / 3, 2.1), mode="nearest")

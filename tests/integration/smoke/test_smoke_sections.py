@@ -87,7 +87,7 @@ def test_rows_that_triton_never_feeds_are_not_compared(triton: Any, stage: Any, 
     """The detail names the value."""
     odd = replace(counter, inputs={**counter.inputs, "start": np.full((3, 1), 0.5, np.float32)})
     text = details(smoke_staged(triton.running, stage.add("odd_counter", odd)))["golden seed=0"]
-    assert text == "!not compared: its start is 0.5, and Triton feeds 0.0 or 1.0"
+    assert text == "!not compared: its start is 0.5, but Triton sends 0.0 or 1.0"
 
 
 def test_one_buffer_for_states_is_not_tested(triton: Any, stage: Any, counter: Any) -> None:

@@ -145,6 +145,8 @@ MODEL_CHANGES: dict[str, Callable[[Path], object]] = {
     "the config of an unsigned version": _unsigned_version,
     "a module": lambda model: _write(model / "1.py"),
     "a stub": lambda model: _write(model / "triton_python_backend_stub"),
+    "a module next to warmup data": lambda model: _write(model / "warmup" / "more.py"),
+    "a version whose number crashes Triton": lambda model: (model / str(2**63)).mkdir(),
     "another directory of version 1": lambda model: _write(model / "1x" / "model.onnx"),
 }
 

@@ -92,8 +92,18 @@ def test_dynamic_dims_without_golden_tensors_are_an_error() -> None:
     assert caught.value.code == "bench.no-inputs"
 
 
-def test_zeros_that_no_server_accepts_are_not_created() -> None:
-    """The dims in a config.pbtxt may have any size."""
-    huge = config('input { name: "x" data_type: TYPE_FP32 dims: [ 1000000, 1000000 ] }')
-    with pytest.raises(BenchError, match="the limit of a request to Triton"):
-        zero_inputs(huge)
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        "TYPE_FP32 dims: [ 1000000, 1000000 ]",
+        "TYPE_FP32 dims: [ 4096, 4097 ]",
+        "TYPE_STRING dims: [ 8388609 ]",
+        "TYPE_UINT8 dims: [ 1 ] reshape { shape: [ 1000000, 1000000, 1000000, 1000000 ] }",
+    ],
+)
+def test_large_zeros_are_not_created(tensor: str) -> None:
+    """The dims in a config.pbtxt may have any size, and the JSON for perf_analyzer needed several times the memory."""
+    with pytest.raises(BenchError, match="more than 64 MiB, the limit for inputs of zeros") as caught:
+        zero_inputs(config(f'input {{ name: "x" data_type: {tensor} }}'))
+
+    assert caught.value.code == "bench.no-inputs"

@@ -176,3 +176,22 @@ def test_output_of_any_bytes_and_size(tmp_path: Path, output: str) -> None:
     fake = fake_program(tmp_path, output)
     with pytest.raises(BenchError, match=r"perf_analyzer failed: (error: caf\ufffd|it printed no error)"):
         measure(fake, Load("grpc", 1, 1, 0.3))
+
+
+def test_shared_memory_that_another_process_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any process may create and remove files there at any time."""
+    monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path)
+    lstat = Path.lstat
+
+    def removed(path: Path) -> object:
+        if path.parent == tmp_path:
+            path.unlink()
+        return lstat(path)
+
+    (tmp_path / "pa").mkdir()
+    with monkeypatch.context() as patch, module._own_regions(target(tmp_path / "pa")):  # noqa: SLF001 - a moment of a run
+        (tmp_path / "logits_0_0").touch()
+        (tmp_path / "other").touch()
+        patch.setattr(Path, "lstat", removed)
+    assert (tmp_path / "other").exists()
+    assert not (tmp_path / "logits_0_0").exists()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 from typing import TYPE_CHECKING
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 from packaging.requirements import Requirement
@@ -95,7 +95,7 @@ def test_packages_are_laid_out_for_each_python(tmp_path: Path) -> None:
     assert packages.names == ("repogen-native==1.0", "repogen-old==1.0", "repogen-pure==1.0")
     assert packages.size == sum(map(len, files.values()))
     note = f"packed 3 packages for Python {CURRENT} and {OTHER}, {packages.size / 1e6:.1f} MB: repogen-native==1.0, "
-    assert packages.note == f"{note}repogen-old==1.0, repogen-pure==1.0; a server loads those of its own Python"
+    assert packages.note == f"{note}repogen-old==1.0, repogen-pure==1.0; a server loads those for its own Python"
     lines = files[f"packages/{other}.txt"].decode().splitlines()
     assert [line.partition(" --hash=sha256:")[0] for line in lines] == list(packages.names)
 
@@ -245,3 +245,65 @@ def test_requirement_that_cannot_be_evaluated(tmp_path: Path) -> None:
     odd = odd._replace(requires=(Requirement("other; os_name ~= 'a'"),))
     with pytest.raises(SourceError, match=r"repogen_odd.* has a requirement that cannot be evaluated: other"):
         packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {"os_name": "posix"})  # noqa: SLF001 - the same
+
+
+@pytest.mark.parametrize("compression", [ZIP_BZIP2, ZIP_LZMA])
+def test_compression_whose_blocks_have_any_size(tmp_path: Path, compression: int) -> None:
+    """Python unpacks a block of bzip2 or LZMA as a whole, so a megabyte would need gigabytes of memory."""
+    with ZipFile(tmp_path / "odd.whl", "w", compression) as archive:
+        archive.writestr("a.py", "x")
+    with pytest.raises(ServerError, match="neither stored nor deflated"):
+        wheels.unpack(tmp_path / "odd.whl", tmp_path / "unpacked", lambda member: member)
+
+
+def read(directory: Path, files: dict[str, str], requires: Sequence[str] = ()) -> packages._Wheel:
+    """Return what the metadata of a new wheel states."""
+    wheel(directory, "repogen_odd", "py3-none-any", files, requires)
+    return packages._read_wheel(directory / "repogen_odd-1.0-py3-none-any.whl")  # noqa: SLF001 - pip rejects some before
+
+
+@pytest.mark.parametrize("name", ["a\nb.py", "d/" * 31 + "a.py", "repogen_odd-1.0.data/purelib/../a.py"])
+def test_members_that_a_manifest_cannot_list(tmp_path: Path, name: str) -> None:
+    """A version with such a file could not be published."""
+    with pytest.raises(SourceError, match="is not a valid wheel: path"):
+        read(tmp_path, {name: ""})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["other-1.0.dist-info/METADATA", "repogen_odd-1.0.data/purelib/./other-1.0.dist-info/METADATA", "b.DIST-INFO/a"],
+)
+def test_metadata_of_another_package(tmp_path: Path, name: str) -> None:
+    """It would replace that package's, or be in the bill of materials of the version."""
+    with pytest.raises(SourceError, match=r"is not a valid wheel: it has metadata in .*, not only in repogen_odd"):
+        read(tmp_path, {name: "Name: other"})
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "Name: repogen-odd", "Name: repogen-odd\nVersion: 2.0", "Name: b\nVersion: 1.0"]
+)
+def test_metadata_with_another_name(tmp_path: Path, metadata: str) -> None:
+    """The name and the version are those of the file."""
+    path = tmp_path / "repogen_odd-1.0-py3-none-any.whl"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("repogen_odd-1.0.dist-info/METADATA", metadata)
+    with pytest.raises(SourceError, match="is not a valid wheel"):
+        packages._read_wheel(path)  # noqa: SLF001 - as above
+
+
+def test_packages_with_very_many_requirements(tmp_path: Path) -> None:
+    """The time to evaluate them is limited: each extra of a package requires others of the same package."""
+    with pytest.raises(SourceError, match="has 5001 requirements; the limit is 5000"):
+        read(tmp_path, {}, ["other"] * 5001)
+    odd = read(tmp_path, {}, [f"repogen-odd[e{number}]" for number in range(201)])
+    with pytest.raises(SourceError, match="required with more than 200 extras"):
+        packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {})  # noqa: SLF001 - as above
+
+
+def test_extras_of_extras(tmp_path: Path) -> None:
+    """Requirements of each extra are followed, in whichever combinations they are required."""
+    lines = ['other; extra == "a"', 'third[x]; extra == "b"', 'repogen-odd[b]; extra == "a"', 'numpy; extra == "a"']
+    odd = read(tmp_path, {}, lines)
+    environment = packages._environment("3.12")  # noqa: SLF001 - as above
+    needed, missing = packages._needed(["repogen-odd[a]==1.0"], {"repogen-odd": odd}, environment)  # noqa: SLF001
+    assert (needed, missing) == ({"repogen-odd"}, ["other", "third[x]"])

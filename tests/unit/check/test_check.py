@@ -328,3 +328,22 @@ def test_manifest_with_a_nul_in_a_path(tmp_path: Path) -> None:
     (model / "1" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     (finding,) = check(tmp_path)
     assert (finding.code, "outside the version directory" in finding.message) == ("RG407", True)
+
+
+def test_long_names_and_shapes_of_a_graph(repository: Path) -> None:
+    """They would be in the message of each of thousands of findings, which took more memory than the machine has."""
+    shapes: list[list[str | int]] = [["N", 4], ["n" * 10_001, 4], [1] * 1001]
+    for name, shape in zip(("x" * 10_001, "x", "x"), shapes, strict=True):
+        graph = graphs.matmul()
+        graph.graph.input[0].CopyFrom(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        onnx.save_model(graph, repository / "m" / "1" / "model.onnx")
+        (finding,) = check(repository)
+        assert (finding.code, finding.security, len(finding.message) < 200) == ("RG210", True, True)
+
+
+def test_long_names_in_a_config(repository: Path) -> None:
+    """A message has at most 2000 characters of them, because they may be in each of thousands of findings."""
+    name = "a" * 50_000
+    config = repository / "m" / "config.pbtxt"
+    config.write_text(f'{CONFIG}input {{ name: "{name}" data_type: TYPE_FP32 dims: [ 4 ] }}', encoding="utf-8")
+    assert [(finding.code, len(finding.message)) for finding in check(repository)] == [("RG201", 2001)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,11 @@ from onnx import helper
 
 from repogen.api.check import check
 from repogen.check.checker import Selection
-from repogen.check.fix import fix, write
+from repogen.check.fix import FixedFile, fix, write
 from repogen.errors import PublishError
+from repogen.reporting.text import text_diff
 from repogen.targets import DEFAULT_RELEASE
+from repogen.triton_config.text.parse import parse
 from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model
 
@@ -112,6 +115,30 @@ def test_input_that_is_not_declared(repository: Path) -> None:
     assert check(repository) == []
 
 
+def test_names_in_a_graph_are_quoted(repository: Path) -> None:
+    """The name of an input of somebody else's graph does not become a field of the user's config."""
+    name = 'z" data_type: TYPE_FP32 dims: [ 4 ] }\nparameters { key: "EXECUTION_ENV_PATH" }\ninput { name: "q\\'
+    node = helper.make_node("Add", ["x", name], ["s"])
+    last = helper.make_node("MatMul", ["s", "w"], ["y"])
+    inputs = [graphs.value("x", ["N", 4]), graphs.value(name, ["N", 4])]
+    graph = graphs.model([node, last], inputs, [graphs.value("y", ["N", 3])], w=graphs.WEIGHT)
+    onnx.save_model(graph, repository / "m" / "1" / "model.onnx")
+    config = parse(fixed(repository, CONFIG), "fixed")
+    assert [tensor.name for tensor in config.input] == ["x", name]
+    assert not config.parameters
+
+
+@pytest.mark.parametrize("name", ['a" backend: "python', "a\nb", "a\\"])
+def test_name_of_a_directory_is_quoted(repository: Path, name: str) -> None:
+    """As above; a name that is not UTF-8 has no correction."""
+    (repository / "m").rename(repository / name)
+    findings = check(repository, target=DEFAULT_RELEASE)
+    corrections = [finding.fix for finding in findings if finding.code == "RG101"]
+    assert [parse(text, "fix").name for text in corrections] == [name]
+    (repository / name).rename(repository / "\udcff")
+    assert [finding.fix for finding in check(repository) if finding.code == "RG101"] == [""]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
@@ -197,3 +224,26 @@ def test_huge_copy_of_the_config_is_not_read(tmp_path: Path) -> None:
         copy.truncate(2**42)
     report = fix_all(tmp_path)
     assert ([file.fixes for file in report.files], report.skipped) == ([1], ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\nb\nc\nd\n", "a\nB\nc\nD\nd\n"),
+        ("a\nb\n", "b\n"),
+        ("a\n", "a\nb\n"),
+        ("a\nb", "a\nc"),
+        ("a\na\na\n", "a\na\n"),
+        ("a\nb\n", "c\n"),
+    ],
+)
+def test_diff_of_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
+    """It has one hunk: difflib needs more than ten minutes for 1 MB of comments with 200 corrections."""
+    monkeypatch.setattr("repogen.reporting.text._MAX_COMPARED", 0)
+    monkeypatch.setattr("repogen.reporting.text.difflib", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.pbtxt").write_text(before, encoding="utf-8")
+    patch = text_diff(FixedFile(tmp_path / "config.pbtxt", before, after, 1))
+    assert patch.count("@@ -") == 1
+    subprocess.run(["git", "apply", "-p0", "--unidiff-zero", "-"], input=patch, text=True, check=True)  # noqa: S607 - in PATH
+    assert (tmp_path / "config.pbtxt").read_text(encoding="utf-8") == after

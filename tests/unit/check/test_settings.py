@@ -56,6 +56,21 @@ def test_pyproject(project: Path, settings: str, code: int, findings: list[str])
     assert run("--select", "RG112").exit_code == (1 if "strict" in settings else 0)
 
 
+def test_spec_of_another_directory(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Its settings are used in place of the closest ones, with paths relative to it; it must exist."""
+    (project / "repogen.yaml").write_text("check: {select: [RG1]}\n")
+    other = tmp_path_factory.mktemp("other")
+    (other / "prod.yaml").write_text("check: {ignore: [RG207]}\ntarget: {triton: '25.06'}\n")
+    (other / "repogen.yaml").write_text("check: {ignore: [RG112]}\n")
+    for spec in (str(other / "prod.yaml"), os.path.relpath(other / "prod.yaml", project)):
+        result = run("--format", "json", "--spec", spec)
+        assert [f["code"] for f in json.loads(result.stdout)["findings"]] == ["RG112"]
+    settings = find_settings(project, other / "prod.yaml")
+    assert settings is not None
+    assert (settings.file, settings.spec.target) == (other / "prod.yaml", "25.06")
+    assert run("--spec", str(other / "missing.yaml")).exit_code == 2
+
+
 def test_spec_takes_precedence(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The closest file counts, from a subdirectory as well; the spec's target is the default."""
     (project / "pyproject.toml").write_text('[tool.repogen.check]\nignore = ["RG1"]\n')

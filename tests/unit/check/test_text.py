@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import onnx
 import pytest
 
 from repogen.api.check import check
+from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, findings_in
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+def external_model(location: str) -> onnx.ModelProto:
+    """Return a graph whose weights are in another file."""
+    proto = graphs.matmul()
+    (tensor,) = proto.graph.initializer
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    return proto
 
 
 def rewritten(repository: Path, content: str | bytes) -> Path:
@@ -102,6 +111,54 @@ def test_comment_on_its_own_line_suppresses_the_next_line_or_the_file(repository
     assert check(repository) == []
 
 
+_CODE = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }\n'
+_CACHE = (
+    "optimization { execution_accelerators { gpu_execution_accelerator {\n"
+    'name: "tensorrt" parameters { key: "trt_engine_cache_path" value: "/tmp/x" } } } }\n'
+)
+_LABELS = CONFIG.replace("dims: [ 3 ]", 'dims: [ 3 ] label_filename: "labels"')
+SECURITY = [
+    ("RG001", CONFIG + "x: 1\n", {}),
+    ("RG210", CONFIG, {"1/model.onnx": b"x" * 100}),
+    ("RG211", CONFIG, {"1/model.onnx": external_model("../../secret").SerializeToString()}),
+    ("RG404", CONFIG + 'default_model_filename: "../2/model.onnx"\n', {}),
+    ("RG405", _LABELS.replace("labels", "../labels"), {}),
+    ("RG405", _LABELS, {"labels": Path("/etc/passwd")}),
+    ("RG405", CONFIG + _CACHE, {}),
+    ("RG406", CONFIG, {"link": Path("/etc")}),
+    ("RG406", CONFIG, {"link": Path("nowhere")}),
+    ("RG407", CONFIG, {"1/manifest.json": b"{}"}),
+    ("RG410", CONFIG + _CODE, {}),
+]
+
+
+@pytest.mark.parametrize("comment", ["ignore-file[{}]", "ignore-file[RG]"])
+@pytest.mark.parametrize(("code", "config", "files"), SECURITY)
+def test_comments_do_not_suppress_findings_about_security(
+    repository: Path, code: str, config: str, files: dict[str, bytes | Path], comment: str
+) -> None:
+    """A hostile repository could hide with its own comment that Triton would run its code; the user's settings can."""
+    for name, content in files.items():
+        path = repository / "m" / name
+        path.unlink(missing_ok=True)
+        if isinstance(content, Path):
+            path.symlink_to(content)
+        else:
+            path.write_bytes(content)
+    rewritten(repository, f"# repogen: {comment.format(code)}\n{config}")
+    assert code in {finding.code for finding in check(repository)}
+    assert code not in {finding.code for finding in check(repository, ignore=[code])}
+
+
+def test_comments_suppress_other_findings_of_the_same_rules(repository: Path) -> None:
+    """A file that is missing is added later, for example."""
+    rewritten(repository, _LABELS)
+    assert [code for code, *_ in findings_in(repository)] == ["RG405"]
+    rewritten(repository, "# repogen: ignore-file[RG405,RG404]\n" + _LABELS)
+    (repository / "m" / "1" / "model.onnx").unlink()
+    assert check(repository) == []
+
+
 @pytest.mark.parametrize("piece", ["${", "{{", "{%", "<%", '"\\', "'\\", "# repogen: ignore[RG1]\n", "a: ", "{ ", "[ "])
 def test_time_grows_with_the_length_of_a_config(repository: Path, piece: str) -> None:
     """Searching for an end from each of 24,000 beginnings would take minutes."""
@@ -143,3 +200,12 @@ def test_template_syntax_after_a_string_with_a_number_sign(repository: Path) -> 
     rewritten(repository, CONFIG + 'default_model_filename: "#${A}" ${B} # ${C}\n')
     findings = [(finding.severity, finding.column) for finding in check(repository) if finding.code == "RG004"]
     assert findings == [("warning", 27), ("error", 33)]
+
+
+def test_long_name_of_a_field(repository: Path) -> None:
+    """It would be in the path of each field below it: a config of 1 MB took more than 12 GB of memory."""
+    for name in ("a" * 101, f'"{"a" * 101}"'):
+        config = repository / "m" / "config.pbtxt"
+        config.write_text(f"{CONFIG}{name} {{ b1: 1 b2: 1 }}", encoding="utf-8")
+        (finding,) = check(repository)
+        assert (finding.code, finding.line, len(finding.message) < 200) == ("RG001", 6, True)

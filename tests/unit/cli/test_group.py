@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from repogen.cli import group
 from repogen.cli.group import handle_errors, main
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "No such command 'biuld'" in run.stderr
 
 
+@pytest.mark.parametrize("option", ["--weights", "--name", "--examples"])
+def test_option_that_needs_another_one_is_a_usage_error(option: str, tmp_path: Path) -> None:
+    """It is found while the command runs, and is not a bug of repogen."""
+    result = CliRunner().invoke(main, ["init", str(tmp_path / "new"), option, "value"])
+    assert (result.exit_code, "Usage:" in result.output, "bug" in result.output) == (2, True, False)
+
+
 def test_misspelled_command_has_a_suggestion() -> None:
     """The most similar command."""
     result = CliRunner().invoke(main, ["biuld"])
@@ -83,6 +91,20 @@ def test_errors_of_the_machine_are_not_bugs(
         command.main([], standalone_mode=False)
     assert caught.value.code == exit_code
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_no_memory_to_report_an_error(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Formatting the traceback of the first error needs memory as well."""
+
+    def command(**_options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(group, "main", command)
+    with pytest.raises(SystemExit) as caught:
+        group.run()
+    assert (caught.value.code, capfd.readouterr().err) == (
+        7, "error: the command cannot continue: there is not enough memory\n",
+    )  # fmt: skip
 
 
 def test_low_limit_of_open_files() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ from repogen.executors.select import find_executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 
 def test_local_executor_needs_no_entry_point(tmp_path: Path) -> None:
@@ -258,3 +258,23 @@ def test_what_ray_prints_is_not_a_part_of_the_report(
     assert (printed.out, printed.err) == ("", "node 1 was lost\n" * 2)
     shared = {"working_dir": str(tmp_path), "excludes": ["/model_repository"]}
     assert settings == [shared, {**shared, "py_modules": [str(tmp_path / "company")]}]
+
+
+@pytest.mark.parametrize(("address", "variable"), [("10.0.0.1:6379", ""), ("", "10.0.0.1:6379")])
+def test_cluster_that_the_user_names(address: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The argument, or else RAY_ADDRESS."""
+    monkeypatch.setenv("RAY_ADDRESS", variable)
+    with Ray().connection(address) as options:
+        assert options == {"address": "10.0.0.1:6379"}
+
+
+def test_own_cluster_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would use the cluster that a file in /tmp/ray names, and a directory that any user can write to."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("x" * 100)))
+    (tmp_path / ("x" * 100)).mkdir()
+    with Ray().connection("") as options:
+        directory = Path(options["_temp_dir"]).parent
+        assert options["address"] == "local"
+        assert (directory.stat().st_mode & 0o777, directory.parent) == (0o700, Path("/tmp"))  # noqa: S108 - private
+    assert not directory.exists()

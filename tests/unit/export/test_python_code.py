@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import onnxruntime
 import pytest
 import torch
 from torch import nn
 
-from repogen.export.python_code import exportable_python
+from repogen.export.python_code import _only_calls, exportable_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Points(nn.Module):
@@ -35,6 +39,63 @@ class Density(nn.Module):
         """Return a density per value."""
         density: Any = self.base
         return density.log_prob(x)
+
+
+class Resized(nn.Module):
+    """Resizes its rows to a share of their number, which Python computes."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return two thirds of the rows."""
+        rows: int = int(x.shape[0] * 2 / 3)
+        return nn.functional.interpolate(x.T[None], size=rows, mode="linear")
+
+
+class Coordinates(nn.Module):
+    """Adds coordinates from -1 to 1."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return the rows with their coordinates, and those in the other direction."""
+        return x + torch.linspace(-1, 1, x.shape[0])[:, None] + torch.linspace(2.5, 1, steps=x.shape[0] - 1).sum()
+
+
+class Means(nn.Module):
+    """Divides sums by their number, and by its square root."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return one value per column."""
+        return x.sum(0) / float(x.shape[0]) + x.sum(0) / math.sqrt(x.shape[0]) + float("0.5") + math.sqrt(4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [2, 7])
+@pytest.mark.parametrize("kind", [Resized, Coordinates, Means])
+def test_sizes_that_python_computes(kind: Any, rows: int) -> None:
+    """They stay dynamic, also if a range has one value."""
+    model = kind().eval()
+    with exportable_python(model):
+        shapes: Any = ({0: "n"},)
+        program: Any = torch.onnx.export(model, (torch.randn(5, 3),), dynamo=True, dynamic_shapes=shapes, verbose=False)
+    assert not {"int", "float"} & globals().keys()
+    assert not hasattr(math.sqrt, "__closure__")
+    x = torch.randn(rows, 3)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    torch.testing.assert_close(torch.tensor(session.run(None, {"x": x.numpy()})[0]), model(x))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("def f(x: int) -> int:\n    y: list[int] = []\n    return int(x / 2)\n", True),
+        ("def f(x):\n    return isinstance(x, int) and int(x)\n", False),
+        ("def f(x):\n    return int(x, 16)\n", False),
+        ("def f(x):\n    return [*map(int, x)]\n", False),
+    ],
+)
+def test_int_is_replaced_only_where_it_is_called(code: str, *, expected: bool, tmp_path: Path) -> None:
+    """As a type, it must stay a type."""
+    path = tmp_path / "code.py"
+    path.write_text(code, encoding="utf-8")
+    assert _only_calls({"__file__": str(path)}, "int") is expected
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -377,6 +377,64 @@ def test_logarithms_near_their_limits(exporter: str, module: nn.Module, dtype: t
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=0, equal_nan=True)
 
 
+class Tails(nn.Module):
+    """Calls error functions, which are small or large far from zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the results, one row each."""
+        return torch.cat([torch.erfc(x), torch.special.erfcx(x), torch.special.log_ndtr(x)])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", [pytest.param("dynamo", marks=pytest.mark.full), "traced"])
+def test_error_functions_far_from_zero(exporter: str) -> None:
+    """Written as 1 - erf(x), log_ndtr is -inf for -9.5."""
+    sizes = [1e-30, 1e-8, 1e-3, 0.5, 1.0, 2.0, 4.0, 8.0, 9.5, 20.0, 1e4, 1e18, torch.inf]
+    x = torch.tensor([[*sizes, 0.0, torch.nan, *(-size for size in sizes)]])
+    torch.testing.assert_close(exported(Tails(), exporter, x), Tails()(x), rtol=1e-4, atol=1e-37, equal_nan=True)
+
+
+class LogarithmsOfCumulativeSums(nn.Module):
+    """Adds the first probabilities of each row, of each column, and of each slice."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logarithms."""
+        slices = torch.stack([x - 200, x, x.flip(0)], 1)
+        return torch.logcumsumexp(x, 1) + torch.logcumsumexp(x, 0) + torch.logcumsumexp(slices, 1).sum(1)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+def test_logarithms_of_cumulative_sums() -> None:
+    """The exporter's are -inf where a later value of the row is larger by 90."""
+    x = torch.randn(3, 40, generator=torch.Generator().manual_seed(0)) * 100
+    expected = LogarithmsOfCumulativeSums()(x)
+    torch.testing.assert_close(exported(LogarithmsOfCumulativeSums(), "dynamo", x), expected, rtol=1e-5, atol=1e-4)
+
+
+class BinaryLoss(nn.Module):
+    """The binary cross-entropy of logits."""
+
+    def __init__(self, **options: Any) -> None:
+        """Keep the arguments."""
+        super().__init__()
+        self.options = options
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return one loss, or one for each logit."""
+        return functional.binary_cross_entropy_with_logits(x, (x > 1).to(x.dtype) * 0.75, **self.options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{"reduction": "none"}, {"reduction": "sum", "weight": 2, "pos_weight": 3}, {}])
+@pytest.mark.parametrize("exporter", ["traced", pytest.param("dynamo", marks=pytest.mark.full)])
+def test_cross_entropy_of_large_logits(exporter: str, options: dict[str, Any]) -> None:
+    """TorchScript's exporter writes log(1 - sigmoid(x)), which is NaN for 20."""
+    tensors = {name: torch.tensor([float(each)]) if isinstance(each, int) else each for name, each in options.items()}
+    x = torch.tensor([[-300.0, -20.0, -1.0, 0.0, 0.5, 3.0, 20.0, 300.0]])
+    torch.testing.assert_close(exported(BinaryLoss(**tensors), exporter, x), BinaryLoss(**tensors)(x))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_lstm() -> None:
     """Projections have no translation; without them, the exporter's own is used."""

@@ -7,12 +7,12 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import pytest
+
 from repogen.files.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_directory_is_private_and_removed(tmp_path: Path) -> None:
@@ -67,3 +67,16 @@ def test_filesystem_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with temporary_directory(tmp_path) as first, temporary_directory(tmp_path) as second:
         assert sorted(tmp_path.iterdir()) == sorted((first, second))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "stays"), [(0o777, True), (0o1777, False), (0o755, False)])
+def test_directory_that_another_user_renamed(tmp_path: Path, mode: int, *, stays: bool) -> None:
+    """Without a sticky bit, any user may give such a name to any other directory of this user."""
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").touch()
+    tmp_path.chmod(mode)
+    (tmp_path / "thesis").rename(tmp_path / "repogen-temporary-planted")
+    with temporary_directory(tmp_path):
+        pass
+    tmp_path.chmod(0o755)
+    assert (tmp_path / "repogen-temporary-planted" / "chapter").exists() is stays

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
+from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps, replace_int64_reductions
 
 SMALL: dict[Any, int] = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8}
 SMALL |= {np.dtype(np.int16): TensorProto.INT16, np.dtype(np.uint16): TensorProto.UINT16}
@@ -45,6 +45,33 @@ def outputs(proto: onnx.ModelProto, x: Any) -> Any:
     onnx.checker.check_model(rewritten, full_check=True)
     session = onnxruntime.InferenceSession(rewritten.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {session.get_inputs()[0].name: x})[0]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("rewrite", [fill_kernel_gaps, replace_int64_reductions])
+def test_sums_of_int64_are_exact(rewrite: Any, keepdims: int) -> None:
+    """ONNX Runtime adds in float64; sums beyond int64 wrap, as in PyTorch."""
+    limits = np.iinfo(np.int64)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, (3, 50), endpoint=True)
+    x[0, :2], x[1] = (limits.min, limits.max), np.arange(50) - (1 << 55)
+    inputs = {"x": x, "axes": np.array([1])}
+    model = ir.from_proto(one_node("ReduceSum", inputs, TensorProto.INT64, keepdims + 1, keepdims=keepdims))
+    rewrite(model)
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    assert np.array_equal(session.run(None, {"x": x})[0], x.sum(1, keepdims=bool(keepdims)))
+
+
+def test_sums_of_masks_stay() -> None:
+    """The values of a smaller type are added exactly."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.INT64),
+        helper.make_node("ReduceSum", ["wide"], ["z"]),
+    ]
+    ends = [helper.make_tensor_value_info("x", TensorProto.BOOL, ["n"])], [helper.make_tensor_value_info("z", 7, [1])]
+    body = helper.make_graph(nodes, "g", *ends, value_info=[helper.make_tensor_value_info("wide", 7, ["n"])])
+    model = ir.from_proto(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    fill_kernel_gaps(model)
+    assert [node.op_type for node in model.graph] == ["Cast", "ReduceSum"]
 
 
 @pytest.mark.parametrize("dtype", sorted(SMALL, key=str))
@@ -188,11 +215,31 @@ def test_other_nodes_stay_as_they_are() -> None:
         assert len(model.graph) == 1
 
 
+@pytest.mark.parametrize(("bound", "name"), [(np.float32(-1), "low"), (np.float32(1), "high"), (np.int64(1), "low")])
+def test_infinities_beyond_the_other_bound_of_clip(bound: Any, name: str) -> None:
+    """ONNX Runtime replaces them by the largest finite number; integers have none."""
+    is_low = name == "low"
+    x = np.array([-3, 0, 3], bound.dtype)
+    if bound.dtype.kind == "f":
+        x = np.concatenate([x, np.array([np.inf, -np.inf, 3e38], bound.dtype)])
+    proto = one_node("Clip", {"x": x, name: bound}, TYPES[bound.dtype])
+    if not is_low:
+        proto.graph.node[0].input.insert(1, "")
+    np.testing.assert_array_equal(outputs(proto, x), np.maximum(x, bound) if is_low else np.minimum(x, bound))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("exporter", [pytest.param("dynamo", marks=pytest.mark.full), "torchscript"])
 @pytest.mark.parametrize(
     "options",
-    [{"size": (48, 7)}, {"scale_factor": 2.1}, {"scale_factor": (3.7, 1.1)}, {"scale_factor": 2.0}, {"size": 48}],
+    [
+        {"size": (48, 7)},
+        {"scale_factor": 2.1},
+        {"scale_factor": (3.7, 1.1)},
+        {"scale_factor": 2.0},
+        {"size": 48},
+        {"scale_factor": (2.01, 5 / 3)},
+    ],
 )
 def test_nearest_values_are_those_of_pytorch(options: dict[str, Any], exporter: str) -> None:
     """At sizes where ``Resize`` returns other rows, and for every position."""

@@ -75,8 +75,8 @@ def test_pass_says_why_it_does_not_apply(
     ("pattern", "hint"),
     [
         ("nn1", "did you mean 'n1'?"),
-        ("m*", "names of nodes are 'n0', 'n1'; * stands for any text"),
-        ("*_MatMul", "names of nodes are 'n0', 'n1'; * stands for any text"),
+        ("m*", "names of nodes are 'n0', 'n1'; * matches any text"),
+        ("*_MatMul", "names of nodes are 'n0', 'n1'; * matches any text"),
     ],
 )
 def test_unknown_name_in_exclude_is_an_error(tmp_path: Path, name: str, pattern: str, hint: str) -> None:
@@ -204,7 +204,7 @@ def other():
         ),
         ("fails", "c.py:fails failed: OSError: no more files"),
         ("nothing", "c.py:nothing has no calibration data"),
-        ("lists", "batch 1 of c.py:lists is a list, not a dict of arrays by input"),
+        ("lists", "batch 1 of c.py:lists is a list, not a dict that maps input names to arrays"),
         ("other", "batch 1 of c.py:other has no input 'x'"),
     ],
 )

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -457,6 +457,107 @@ def test_wrong_results_count_as_absent(tmp_path: Path) -> None:
     assert read_results(tmp_path, "m") == Results()
     assert read_results(tmp_path, "../m") == Results()
     assert read_results(tmp_path, "missing") == Results()
+
+
+def set_value(document: Any, path: str, value: object) -> None:
+    """Set a value in a document; a part of the path that is a number is an index."""
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
+    for part in parents:
+        document = document[part]
+    document[last] = value
+
+
+HOSTILE_NUMBERS = {
+    "build": (
+        "models/0/parity/outputs/0/exact", "models/0/operators/Relu", "models/0/size", "models/0/nodes/exported",
+        "models/0/parity/sweep/0/sizes/batch", "models/0/parity/outputs/0/histogram/-12",
+    ),
+    "bench": ("machine/memory_bytes", "models/0/memory_bytes/grpc", "models/0/rows/0/batch"),
+    "tune": ("trials/0/number", "passes/0/nodes", "chosen"),
+}  # fmt: skip
+HOSTILE_FIGURES = {
+    "build": (
+        "models/0/parity/outputs/0/atol", "models/0/parity/sweep/0/cosine", "models/0/seconds/export",
+        "models/0/parity/max_abs_diff", "models/0/parity/sweep/0/max_abs_diff",
+    ),
+    "bench": ("machine/load", "models/0/rows/0/p50/value", "models/0/rows/1/throughput/value", "seconds"),
+    "tune": ("trials/0/figures/throughput", "trials/0/figures/p99", "passes/0/max_abs_diff"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["build", "bench", "tune"])
+@pytest.mark.parametrize(
+    ("number", "paths"),
+    [
+        *((text, HOSTILE_FIGURES) for text in ("NaN", "Infinity", "1.7e308", "1e299", "5e-324", "-1.5")),
+        *((text, HOSTILE_NUMBERS) for text in (f"1{'0' * 400}", f"-1{'0' * 400}", f"1{'0' * 299}", "0", "-1")),
+    ],
+)
+def test_any_number_gives_a_page(
+    stored: Path, command: Literal["build", "bench", "tune"], number: str, paths: dict[str, tuple[str, ...]]
+) -> None:
+    """The results next to a repository may be those of somebody else."""
+    file = result_file(stored, command, "m")
+    document = json.loads(file.read_text())
+    for path in paths[command]:
+        set_value(document, path, "NUMBER")
+    file.write_text(json.dumps(document).replace('"NUMBER"', number))
+    assert "<h1>" in page_of(stored)
+
+
+@pytest.mark.parametrize("key", ["", "x", "99999", "-99999", "1" * 5000, "\u0663", "1.5"])
+def test_any_key_of_a_bin_gives_a_page(stored: Path, key: str) -> None:
+    """As above."""
+    file = result_file(stored, "build", "m")
+    document = json.loads(file.read_text())
+    document["models"][0]["parity"]["outputs"][0]["histogram"] = {key: 1}
+    file.write_text(json.dumps(document))
+    assert "<h1>" in page_of(stored)
+
+
+def test_very_many_trials_and_measurements_are_limited(stored: Path) -> None:
+    """The time to compare all trials with each other would grow with the square of their number."""
+    file = result_file(stored, "tune", "m")
+    document = json.loads(file.read_text())
+    document["trials"] = [{**document["trials"][0], "number": number} for number in range(20_000)]
+    document["pareto"] = [*range(20_000)]
+    file.write_text(json.dumps(document))
+    file = result_file(stored, "bench", "m")
+    document = json.loads(file.read_text())
+    rows = document["models"][0]["rows"]
+    document["models"][0]["rows"] = [{**rows[0], "batch": number} for number in range(5_000)]
+    file.write_text(json.dumps(document))
+    assert len(page_of(stored)) < 4_000_000
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """Return a directory with the results of a build, a benchmark and a search of the model `m`."""
+    difference = OutputDifference("y", 2e-6, 1e-6)
+    sweep = (ParityCase("batch=2", 2e-6, 1e-6, 1.0, passed=True, sizes={"batch": 2}, outputs=(difference,)),)
+    parity = ParityReport(sweep, outputs=(ErrorDistribution("y", 1e-3, 1e-5, 3, {-12: 16}),))
+    model = ModelReport(
+        "m", Status.PUBLISHED, version=2, sha256=manifest_of(2).sha256, exporter="dynamo", parity_cases=1,
+        parity=parity, operators={"Relu": 1, "Add": 2}, seconds={"export": 3.0, "smoke": 2.0},
+    )  # fmt: skip
+    write_build_results(BuildReport(Path("r"), (model,)), tmp_path)
+    bench = ModelBench("m", 2, rows=BENCH.models[0].rows, baseline="onnxruntime", memory_bytes={"grpc": 2**20})
+    write_bench_results(replace(BENCH, machine=Machine("c", 2, 2**30, 0.5, "s", {}), models=(bench,)), tmp_path)
+    trials = (TrialRecord(1, "spec", {"a": 1}, "measured", TrialFigures(100.0, 5.0)),)
+    passes = (PassRecord("p", None, 9, 1e-6),)
+    tuning = TuningRecord("m", 2, "latency", 1, 4, passes=passes, trials=trials, pareto=(1,), chosen=1)
+    file = result_file(tmp_path, "tune", "m")
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(asdict(tuning)))
+    assert None not in vars(read_results(tmp_path, "m")).values()
+    return tmp_path
+
+
+def page_of(stored: Path) -> str:
+    """Return the report of a repository with one model and its stored results."""
+    report = repository_of()
+    model = replace(report.models[0], name="m")
+    return repository_page(replace(report, models=(model,)), {}, {"m": read_results(stored, "m")})
 
 
 def test_reasons_of_a_config() -> None:

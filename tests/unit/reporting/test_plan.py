@@ -44,7 +44,7 @@ def test_steps_that_ran_have_the_changed_input() -> None:
         "m", Status.PUBLISHED, seconds={"cache": 0.1} | _LATER, reasons=("the template a changed",), from_cache=True
     )
     assert _explained(template) == [
-        ("from the cache", "an earlier build had the same inputs of these steps"),
+        ("from the cache", "an earlier build had the same inputs for these steps"),
         *[("ran", "the template a changed")] * 3,
     ]
 

@@ -20,7 +20,7 @@ LOSSY = Lossy(("int8-dynamic",), "qint8", Quality(0.98, 0.975, 0.01))
 PASSES = (
     PassCandidate("spec", (), sha256="a", nodes=9, parity_cases=14, max_abs_diff=4.76e-06),
     PassCandidate("int8-dynamic", ("int8-dynamic",), "", "b", 12, 14, 0.0312, LOSSY),
-    PassCandidate("onnxsim", ("onnxsim",), "its graph is that of spec"),
+    PassCandidate("onnxsim", ("onnxsim",), "same graph as spec"),
 )
 
 
@@ -71,7 +71,7 @@ def test_text_has_the_front_the_comparison_and_the_change() -> None:
     assert chosen.split() == ["2*", "2,000", "1.00", "2.00", "200", "instance_count", "4"]
     assert "2.00 (1.90-2.10)" in text
     assert "4.00 (3.80-4.20); violates p99 < 2ms" in text
-    assert "change of the spec; --write applies it:\n--- a/repogen.yaml" in text
+    assert "change to the spec; --write applies it:\n--- a/repogen.yaml" in text
     assert "a note" in text
     assert "tune.json" in text
 
@@ -97,7 +97,7 @@ def test_text_has_the_passes_and_their_accuracy() -> None:
             "12",
             "lossy: int8-dynamic, quality 0.98 -> 0.975 (budget 0.01); in 14 cases, largest difference 0.031",
         ],
-        ["onnxsim", "-", "not a candidate: its graph is that of spec"],
+        ["onnxsim", "-", "not a candidate: same graph as spec"],
     ]
     assert any(line.startswith("2*") and line.endswith("instance_count 4, passes int8-dynamic") for line in lines)
     assert "optimization passes" not in tune_text(REPORT, debug=False)
@@ -128,7 +128,7 @@ def test_markdown_is_escaped() -> None:
     page = tune_markdown(replace(REPORT, notes=("<b>|",), passes=PASSES))
 
     assert page.startswith("### repogen tune: digits version 3, throughput: better settings")
-    assert "| onnxsim | - | not a candidate: its graph is that of spec |" in page
+    assert "| onnxsim | - | not a candidate: same graph as spec |" in page
     assert "| tuned | 2,000 (1,900-2,100) |" in page
     assert "```text\n--- a/repogen.yaml" in page
     assert "&lt;b&gt;&#124;" in page

@@ -88,6 +88,17 @@ def test_tolerance_that_accepts_any_output_is_damage(tolerance: str) -> None:
         golden_from_json(text)
 
 
+def test_tensors_of_many_cases_are_damage() -> None:
+    """Each would be read again from the same bytes of golden.npz, so the memory would have no limit."""
+    case = GOLDEN.cases[0]
+    with pytest.raises(MalformedRecordError, match=r"several tensors with the key 0\.x"):
+        golden_from_json(golden_to_json(Golden((case, case), GOLDEN.tolerances)))
+    empty = GoldenCase("a", 2, (), ())
+    assert len(golden_from_json(golden_to_json(Golden((empty,) * 1000, {}))).cases) == 1000
+    with pytest.raises(MalformedRecordError, match="has 1001 cases"):
+        golden_from_json(golden_to_json(Golden((empty,) * 1001, {})))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -146,7 +157,7 @@ def test_unknown_members_are_tolerated() -> None:
         ('{"schema": true}', "schema: Input should be a valid integer"),
         ('{"schema": 1.0}', "schema: Input should be a valid integer"),
         ('{"schema": -1}', "schema: Input should be greater than or equal to 0"),
-        ('{"schema": 2}', "schema: schema 2 is newer than this repogen"),
+        ('{"schema": 2}', "schema: schema 2 is newer than this version of repogen"),
         ('{"schema": ' + "9" * 400 + "}", "schema: Input should be less than or equal to 9223372036854775807"),
     ],
 )

@@ -232,6 +232,41 @@ def test_what_cannot_be_expressed(repository: Path, before: str, after: str, not
     assert note in text
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "expected", "note"),
+    [
+        (
+            GROUP,
+            'instance_group [ { name: "g" count: 1 kind: KIND_CPU }, { name: "g" count: 2 kind: KIND_CPU } ]\n',
+            {"instance_group": [{"kind": "KIND_CPU", "name": "g", "count": 1}, {"kind": "KIND_CPU", "count": 2}]},
+            "instance_group.1.name: several instance groups are named 'g'",
+        ),
+        (
+            "max_batch_size: 8",
+            "max_batch_size: 0\ndynamic_batching { }",
+            {"max_batch_size": 0},
+            "dynamic_batching: ",
+        ),
+        (
+            GROUP,
+            f'{GROUP}parameters {{ key: "intra_op_thread_count" value {{ string_value: "many" }} }}',
+            {},
+            "parameters.intra_op_thread_count: ",
+        ),
+    ],
+)
+def test_what_a_build_rejects_is_left_out(
+    repository: Path, before: str, after: str, expected: dict[str, object], note: str
+) -> None:
+    """Triton loads such a config and ignores the setting, or does not load it; the spec can be built as it is."""
+    (repository / "m" / "config.pbtxt").write_text((CONFIG + GROUP).replace(before, after))
+    text, models = spec_of(repository / "m")
+    assert f"# - {note}" in text
+    assert expected.items() <= models["m"]["triton"].items()
+    assert "dynamic_batching" not in models["m"]["triton"]
+    assert not models["m"]["triton"].get("parameters")
+
+
 def test_instances_that_triton_chooses(repository: Path) -> None:
     """Without an instance_group, or with one without a count, Triton still chooses the device and the number."""
     for group, expected in (

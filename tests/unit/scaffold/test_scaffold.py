@@ -233,14 +233,27 @@ def test_program_with_very_many_values(here: Path, inputs: list[object], tensors
     assert caught.value.__cause__.error_count() == 1
 
 
-def test_program_with_millions_of_values(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not decoded."""
+@pytest.mark.parametrize("text", [f"[{'0,' * 20}0]", f"{'[' * 20}{']' * 20}", 20 * '{"a":' + "0" + 20 * "}"])
+def test_program_with_millions_of_values(here: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """It is not decoded; lists in lists have no commas, and each needs 300 bytes."""
     monkeypatch.setattr(model_files, "_MAX_PROGRAM_VALUES", 10)
     with zipfile.ZipFile(here / "net.pt2", "w") as archive:
-        archive.writestr("net/models/model.json", f"[{'0,' * 20}0]")
+        archive.writestr("net/models/model.json", text)
     with pytest.raises(SpecError) as caught:
         describe_model("net.pt2", here)
     assert "more than 10 values" in str(caught.value.__cause__)
+
+
+def test_inputs_that_are_one_tensor(here: Path) -> None:
+    """A tensor of many sizes would be described for each of many inputs."""
+    inputs = [{"user_input": {"arg": {"as_tensor": {"name": "x"}}}}] * 2
+    tensors = {"x": {"dtype": 7, "sizes": [{"as_int": 4}]}}
+    document = {"graph_module": {"graph": {"tensor_values": tensors}, "signature": {"input_specs": inputs}}}
+    with zipfile.ZipFile(here / "net.pt2", "w") as archive:
+        archive.writestr("net/models/model.json", json.dumps(document))
+    with pytest.raises(SpecError) as caught:
+        describe_model("net.pt2", here)
+    assert "two inputs are the same tensor" in str(caught.value.__cause__)
 
 
 def test_from_a_torchscript_archive(here: Path) -> None:
@@ -256,6 +269,15 @@ def test_from_a_torchscript_archive(here: Path) -> None:
     assert description.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
     assert "#   x: {dtype: DTYPE, shape: [batch, SIZE]}" in description.keys
     assert description.missing == "declare inputs: and dims: in it"
+
+
+def test_torchscript_archive_with_a_long_type(here: Path) -> None:
+    """The time to search for the parameters does not grow with the length of the type before them."""
+    with zipfile.ZipFile(here / "net.pt", "w") as archive:
+        archive.writestr("net/constants.pkl", b"")
+        archive.writestr("net/data.pkl", b"\x80\x02c__torch__.m\nNet\nq\x00.")
+        archive.writestr("net/code/__torch__/m.py", f"class Net(Module):\n  def forward(self: {'a' * 2**23}")
+    assert describe_model("net.pt", here).comments == ("forward(parameters unknown)",)
 
 
 def test_from_a_callable_with_examples(here: Path) -> None:

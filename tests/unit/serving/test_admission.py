@@ -11,6 +11,7 @@ import pytest
 from repogen.api.check import check, check_report
 from repogen.check.checker import Selection
 from repogen.errors import ConfigError
+from repogen.serving import admission
 from repogen.serving.admission import read_refusals, require_admitted, unexamined_code
 from repogen.targets import DEFAULT_RELEASE
 from repogen.triton_config.text.parse import parse
@@ -191,6 +192,16 @@ def test_links_that_multiply_directories_are_refused(tmp_path: Path, target: str
     (reason,) = read_refusals(directory)
     assert "more than 10000 directories" in reason
     assert "RG410" in {finding.code for finding in check(tmp_path / "repository")}
+
+
+def test_links_that_multiply_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take as much time as directories; a model with many files of its own is loaded."""
+    monkeypatch.setattr(admission, "_MAX_ENTRIES", 500)
+    directory = model(tmp_path, ONNX, "m", *(f"1/{number}.bin" for number in range(100)))
+    assert read_refusals(directory) == ()
+    (directory / "1" / "again").symlink_to(".")
+    (reason,) = read_refusals(directory)
+    assert "500 files" in reason
 
 
 def test_config_that_is_not_a_regular_file_is_not_opened(tmp_path: Path) -> None:

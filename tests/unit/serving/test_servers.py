@@ -230,6 +230,71 @@ def test_control_header_is_not_in_any_representation(monkeypatch: pytest.MonkeyP
     assert "secret" not in repr(server) + repr(server.header) + repr(LAUNCH)
 
 
+def test_server_of_a_benchmark_has_a_header_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's header is also that of other servers; who takes the ports of a server that ended would receive it."""
+    monkeypatch.setenv(control.VARIABLE, "X-Ops=secret")
+    launch = process._launch(ControlMode.EXPLICIT, process.PortOptions(own_control=True))  # noqa: SLF001 - as `started` does
+    launch.remove()
+    assert control.is_sendable(launch.control)
+    assert "secret" not in (launch.control.key, launch.control.value)
+    serving = process._launch(ControlMode.NONE, process.FREE_PORTS)  # noqa: SLF001 - the same
+    serving.remove()
+    assert serving.control == ControlHeader("X-Ops", "secret")
+
+
+TCP_HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+
+OWN = [(f"0100007F:{port}", "0A", os.geteuid()) for port in ("1388", "1389", "138A")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_own"),
+    [
+        (OWN, True),
+        ([(address, state, 0) for address, state, _ in OWN], True),
+        ([(f"{'0' * 32}:{port}", "0A", 0) for port in ("1388", "1389", "138A")], True),
+        # another user took a port before Triton, and can answer with the name of the server, which everyone can read
+        ([*OWN[:2], ("0100007F:138A", "0A", 4711)], False),
+        ([*OWN, ("00000000:1389", "0A", 4711)], False),
+        ([*OWN, (f"{'0' * 32}:138A", "0A", 4711)], False),
+        ([*OWN, ("0000000000000000FFFF00000100007F:1388", "0A", 4711)], False),
+        # not on these ports, or not reachable at 127.0.0.1
+        ([*OWN, ("0100007F:1388", "01", 4711), ("0100007F:1F90", "0A", 4711), ("0200000A:1388", "0A", 4711)], True),
+        # the other user answered, and stopped to listen before the response was read
+        ([], False),
+        (OWN[:2], False),
+        ([*OWN[:2], ("0200000A:138A", "0A", os.geteuid())], False),
+    ],
+)
+def test_ports_of_a_server_belong_to_this_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, str, int]], *, is_own: bool
+) -> None:
+    """Every port has a listener of this user or of root, and none of another user."""
+    text = "".join(
+        f"   0: {address} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {user:5}        0 1 1 0 100\n"
+        for address, state, user in rows
+    )
+    (tmp_path / "tcp").write_text(TCP_HEADER + text, encoding="ascii")
+    monkeypatch.setattr(process, "_TCP_TABLES", (tmp_path / "missing", tmp_path / "tcp"))
+    assert process._has_own_ports(process.Ports(0x1389, 0x1388, 0x138A)) is is_own  # noqa: SLF001 - takes a second user
+    assert process._has_own_ports(None)  # noqa: SLF001 - the same
+
+
+def test_ports_are_not_known_without_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS, with Docker, the name in the response must be sufficient."""
+    monkeypatch.setattr(process, "_TCP_TABLES", (tmp_path / "missing",))
+    assert process._has_own_ports(process.Ports(1, 2, 3))  # noqa: SLF001 - as above
+
+
+def test_listener_is_own_as_the_system_reports_it() -> None:
+    """Until it stops to listen."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert process._has_own_ports(process.Ports(port, port, port))  # noqa: SLF001 - as above
+    assert not process._has_own_ports(process.Ports(port, port, port))  # noqa: SLF001 - as above
+
+
 def test_embedded_server_listens_on_localhost_and_uses_its_own_shared_memory() -> None:
     """All three addresses are 127.0.0.1; the prefix of its shared memory is unique."""
     python = Interpreter(Path("/usr/bin/python3.11"), "3.11", Path("/usr/lib/libpython3.11.so.1.0"))

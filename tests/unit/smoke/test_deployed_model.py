@@ -67,6 +67,14 @@ def test_cases_are_read(tmp_path: Path) -> None:
     assert (case.batch, case.inputs["x"].shape) == (3, (3, 2))
 
 
+def test_rows_above_the_largest_batch_are_left_out(tmp_path: Path) -> None:
+    """They are not copied: a case can have as many rows as its file has bytes, or more if they are empty."""
+    many = GOLDEN.replace(b'"batch": 3', f'"batch": {2**40}'.encode())
+    arrays = {key: np.empty((2**40, 0), np.float32) for key in "ab"}
+    (case,) = deployed(tmp_path, many, **arrays).cases
+    assert (case.batch, case.inputs["x"].shape, case.outputs["y"].shape) == (8, (8, 0), (8, 0))
+
+
 @pytest.mark.parametrize("shape", [(2, 2), (), (0, 2)])
 def test_case_with_another_number_of_rows_is_damaged(tmp_path: Path, shape: tuple[int, ...]) -> None:
     """A case declares its rows, and the checks use them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import grpc  # type: ignore[import-untyped] # its stubs are a package of their own
 import numpy as np
@@ -137,8 +138,18 @@ def test_response_larger_than_expected_is_rejected(echo: tuple[Echo, GrpcClient]
     assert np.array_equal(client.infer("m", 1, request)["x"], VALUES)
 
 
+def test_strings_are_not_decoded_by_tritonclient(
+    echo: tuple[Echo, GrpcClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its decoder needs seconds for the million strings of a response of 4 MB."""
+    _, client = echo
+    monkeypatch.setattr("tritonclient.grpc._infer_result.deserialize_bytes_tensor", Mock(side_effect=AssertionError))
+    strings = np.array([[b"", b"a"]] * 1000, object)
+    assert (client.infer("m", 1, [WireTensor("x", "BYTES", strings)])["x"] == strings).all()
+
+
 def test_number_of_outputs_has_a_limit(echo: tuple[Echo, GrpcClient]) -> None:
-    """The time to read them grows with the square of their number; a response has room for hundreds of thousands."""
+    """A response has room for hundreds of thousands."""
     _, client = echo
     inputs = [WireTensor(str(number), "BOOL", np.zeros(1, np.bool_)) for number in range(5000)]
     with pytest.raises(RefusedError, match="has 5000 outputs"):

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import http.server
 import json
+import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from repogen.smoke import over_http
-from repogen.smoke.inference import NoResponseError, RefusedError, SequencePosition, WireTensor
+from repogen.smoke.inference import NoResponseError, RefusedError, SequencePosition, WireTensor, from_wire
 from repogen.smoke.over_http import decode_response, encode_request, golden_over_http
 from tests.support.hostile_server import hostile_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from repogen.artifacts.tensors import Arrays
+    from repogen.artifacts.tensors import Array, Arrays
 
 ARRAYS: Arrays = {
     "FP32": np.array([[1.5, np.nan]], np.float32),
@@ -87,6 +91,31 @@ def test_other_response_is_rejected(content: bytes) -> None:
         decode_response(content, None)
 
 
+@given(st.lists(st.binary(max_size=5), max_size=5).map(lambda items: np.array(items, object)), st.binary(max_size=9))
+def test_strings_are_those_of_tritonclient(strings: Array, tail: bytes) -> None:
+    """Its decoder, which is slow, has the same result, or an error as well."""
+    serialized = serialize_byte_tensor(strings)
+    content = (serialized.item() if serialized.size else b"") + tail
+    try:
+        expected = deserialize_bytes_tensor(content)
+    except struct.error:
+        with pytest.raises(ValueError, match="longer than what follows"):
+            from_wire(content, "BYTES")
+    else:
+        np.testing.assert_array_equal(from_wire(content, "BYTES"), expected)
+
+
+def test_outputs_with_the_same_bytes_are_rejected() -> None:
+    """With sizes below 0, a response of 1 MB could have gigabytes of outputs."""
+    outputs = [
+        {"name": str(number), "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": size}}
+        for number, size in enumerate((8, -8, 8))
+    ]
+    header = json.dumps({"outputs": outputs}).encode()
+    with pytest.raises(RefusedError, match="an output has -8 bytes"):
+        decode_response(header + bytes(8), str(len(header)))
+
+
 def test_strings_with_wrong_lengths_are_rejected() -> None:
     """The length of a string is more than what follows it."""
     output = {"name": "y", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}
@@ -100,7 +129,7 @@ def test_strings_with_wrong_lengths_are_rejected() -> None:
     ("parts", "problem"),
     [
         ((b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 100_000), "larger than 1048624 bytes"),
-        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"4\r\nabcd\r\n"), "larger than 1048624 bytes"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"4\r\nabcd\r\n" * 4096), "larger than 1048624"),
         ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffff\r\n",), "HTTP: "),
         ((b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",), "97 more expected"),
         ((b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999999\r\n\r\nabc",), "more expected"),

@@ -13,7 +13,7 @@ import pytest
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
 from repogen.smoke.basic_checks import golden
-from repogen.smoke.batch_checks import rejected_requests
+from repogen.smoke.batch_checks import dynamic_batching, rejected_requests
 from repogen.smoke.deployed_model import WireCase
 from repogen.smoke.inference import Limits
 from repogen.smoke.preparation import PreparedModel
@@ -138,6 +138,14 @@ def test_unobserved_dynamic_batching_is_a_warning(simulated: Simulated) -> None:
         "dynamic batching", passed=True, detail="not observed: 4 requests in 4 executions", warning=True
     )
     assert expected == last
+
+
+def test_golden_case_with_very_many_rows(simulated: Simulated) -> None:
+    """Only as many rows as a burst has requests are copied: a case has as many as its file has bytes, or more."""
+    rows = np.empty((2**40, 0), np.float32)
+    _, model = simulated()
+    model = replace(model, cases=(WireCase("many", 2**40, {"x": rows}, {"y": rows}),))
+    assert "has shape [1, 0]" in dynamic_batching(model, Limits(bursts=(2, 4))).detail
 
 
 def test_checks_over_the_request_limit_are_warnings(simulated: Simulated) -> None:

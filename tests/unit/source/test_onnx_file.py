@@ -406,3 +406,24 @@ def test_published_step_with_bfloat16_takes_and_returns_float32(tmp_path: Path) 
     reference = file_reference(proto, tmp_path / "model.onnx", {"x": "x"}, {"y": "y"})
     y_array: Any = reference({"x": np.full((1, 2), 1 / 3, np.float32)})["y"]
     assert (y_array.dtype, y_array.tolist()) == (np.float32, [[0.333984375, 0.333984375]])
+
+
+def test_file_with_a_map_and_sums(tmp_path: Path) -> None:
+    """A classifier of scikit-learn also returns a list of maps, which onnx_ir does not read; sums stay exact."""
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, ["N", 2])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, ["N", 1])
+    kind = helper.make_sequence_type_proto(
+        helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    )
+    nodes = [
+        helper.make_node("Cast", ["x"], ["scores"], to=TensorProto.FLOAT),
+        helper.make_node("ZipMap", ["scores"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
+        helper.make_node("ReduceSum", ["x", "axis"], ["y"]),
+    ]
+    axis = helper.make_tensor("axis", TensorProto.INT64, [1], [1])
+    graph = helper.make_graph(nodes, "g", [x], [y, helper.make_value_info("maps", kind)], [axis])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save_model(proto, tmp_path / "model.onnx")
+    reference = file_reference(proto, tmp_path / "model.onnx", {"x": "x"}, {"y": "y"})
+    assert reference({"x": np.array([[2**60 + 1, 2**60 + 2]])})["y"].tolist() == [[2**61 + 3]]

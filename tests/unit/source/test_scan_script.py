@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
+import struct
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +18,6 @@ from repogen.errors import SourceError
 from repogen.source.load import load_source
 from repogen.source.torch.scan_script import load_script
 from repogen.spec.models import ModelSpec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
 
@@ -184,3 +185,37 @@ def test_quantized_archive(tmp_path: Path, kind: str) -> None:
     assert (b"__setstate__" in code, b"getattr(" in code) == (True, True)
     assert (b"\\" in code) == (kind != "traced")
     torch.testing.assert_close(load_script(tmp_path / "model.pt")(x), script(x))
+
+
+class _Code:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[Path]]:
+        """Return the call."""
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["data.pkl", "DATA.PKL", "constants.pkl"])
+@pytest.mark.parametrize("class_name", [b"aten\nOpaqueObject", b"dist_rpc\nWorkerInfo"])
+def test_objects_that_are_restored_by_code(tmp_path: Path, name: str, class_name: bytes) -> None:
+    """The state of an OpaqueObject of PyTorch is a pickle, which may run any code while the archive is loaded."""
+    ran, saved, path = tmp_path / "ran", tmp_path / "saved.pt", tmp_path / "hostile.pt"
+    torch.jit.save(torch.jit.script(nn.Identity()), str(saved))
+    state = base64.b64encode(pickle.dumps(_Code(ran)))
+    hostile = b"c__torch__.torch.classes." + class_name + b"\n)\x81X" + struct.pack("<I", len(state)) + state + b"b"
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(path, "w") as target:
+        for member in source.namelist():
+            content = source.read(member)
+            if member.endswith("/data.pkl") and name.lower() == "data.pkl":
+                start = content.index(b"(", content.index(b"}")) + 1  # of the module's attributes
+                content = content[:start] + b"X\x02\0\0\0zz" + hostile + content[start:]
+                member = f"{member.rpartition('/')[0]}/{name}"  # noqa: PLW2901 - torch ignores the case
+            elif member.endswith(f"/{name}"):
+                content = b"\x80\x02(" + hostile + b"t."
+            target.writestr(member, content)
+    with pytest.raises(SourceError, match=r"has an object of 'torch\.classes\."):
+        load_script(path)
+    assert not ran.exists()

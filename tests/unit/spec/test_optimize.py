@@ -73,7 +73,7 @@ def test_selected_passes(tmp_path: Path, section: str, names: list[tuple[str, bo
         ),
         (
             "optimize: [{name: int8-dynamic, options: {exclude: first}}]",
-            "5:47 models.m.optimize[0].options.exclude: must be a list of node names, in which * stands for any text",
+            "5:47 models.m.optimize[0].options.exclude: must be a list of node names, in which * matches any text",
         ),
         (
             "optimize: [{name: int8-dynamic, options: {reduce: true}}]",

@@ -352,3 +352,15 @@ def test_integers_beyond_int32_are_valid_where_the_key_allows_them(folder: Path)
     assert batching is not None
     assert batching.default_queue_policy is not None
     assert batching.default_queue_policy.default_timeout_microseconds == 3_600_000_000
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch_export"])
+def test_dims_of_inputs_that_the_spec_omits_are_valid_for_files(folder: Path, kind: str) -> None:
+    """The file has the inputs; the spec names those that it narrows, and may narrow the dims of the others."""
+    inputs = "inputs: {size: {dtype: int64, shape: [2], range: [6, 48]}}"
+    (folder / "model.bin").write_bytes(b"")
+    text = (
+        f"models:\n  m:\n    source: {{kind: {kind}, path: model.bin}}\n    {inputs}\n    dims: {{batch: {{max: 4}}}}\n"
+    )
+    (folder / "repogen.yaml").write_text(text)
+    assert load_spec(folder / "repogen.yaml").models["m"].dims["batch"].max == 4

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,6 +25,7 @@ from repogen.stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from repogen.stores.interface import Store
@@ -261,7 +265,17 @@ class HostileS3(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send a page of a listing, or an object."""
         query = parse_qs(urlsplit(self.path).query)
-        if "list-type" in query:
+        received.append(self.path)
+        if "list-type" in query and query["prefix"][0] == "headers/":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+            self._repeat(b"x", 0.05)
+        elif "list-type" in query and query["prefix"][0] in ENDLESS:
+            self._send(2**50)
+            self._repeat(*ENDLESS[query["prefix"][0]])
+        elif "list-type" in query and query["prefix"][0] == "other/":
+            body = b"<ListBucketResult><Contents>%b</Contents></ListBucketResult>" % ENTRY
+            self._send(len(body), body)
+        elif "list-type" in query:
             body = LISTING.format(prefix=query["prefix"][0]).encode()
             self._send(len(body), body)
         elif self.path.endswith("chunked"):
@@ -279,15 +293,21 @@ class HostileS3(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _repeat(self, block: bytes) -> None:
+    def _repeat(self, block: bytes, pause: float = 0.0) -> None:
         with suppress(OSError):
             while True:
                 self.wfile.write(block)
+                time.sleep(pause)
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
         """Print nothing."""
 
 
+received: list[str] = []
+"""The requests that arrived."""
+ENDLESS = {"large/": (b" " * 2**16, 0.0), "slow/": (b" ", 0.05)}
+"""What a listing of a prefix repeats, and the seconds between two of these."""
+ENTRY = b"<Key>secrets/x</Key><Size>1</Size><ETag>1</ETag><LastModified>2026-01-01T00:00:00Z</LastModified>"
 LISTING = (
     "<ListBucketResult><Prefix>{prefix}</Prefix><IsTruncated>true</IsTruncated><NextContinuationToken>x"
     "</NextContinuationToken></ListBucketResult>"
@@ -299,6 +319,7 @@ def hostile_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Return a bucket of such a server."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), HostileS3)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    received.clear()
     url = f"http://127.0.0.1:{server.server_port}"
     for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "ENDPOINT_URL": url, "REGION": "us-1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
@@ -325,6 +346,32 @@ def test_listing_without_objects_that_has_no_end(hostile_s3: Store, monkeypatch:
         list(hostile_s3.list("models/"))
 
 
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [("large/", "larger than 1000000 bytes"), ("slow/", "after 0."), ("headers/", "after 0.")],
+)
+def test_response_that_has_no_end(
+    prefix: str, message: str, hostile_s3: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library would read it into memory, and wait for each byte, five times; now it does not wait again."""
+    monkeypatch.setattr(hostile_s3, "requests", partial(_limited_requests, hostile_s3))
+    with pytest.raises(PublishError, match=message) as caught:
+        list(hostile_s3.list(prefix))
+    assert (caught.value.code, len(received)) == ("store.request", 2)
+
+
+def _limited_requests(store: Any) -> AbstractContextManager[None]:
+    limited: AbstractContextManager[None] = store.requests_to("bucket", 1_000_000, 0.3)
+    return limited
+
+
+def test_object_that_was_not_requested(hostile_s3: Store) -> None:
+    """Its key is not below the prefix, so it has no path in the working copy."""
+    with pytest.raises(PublishError, match="in response to a request for 'other/'") as caught:
+        list(hostile_s3.list("other/"))
+    assert caught.value.code == "store.key"
+
+
 @pytest.mark.parametrize("answer", [{"Contents": [{"Key": "m"}]}, {"Contents": [7]}, {"Contents": 7}])
 def test_response_without_fields(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an error of the store, and not a bug of repogen."""
@@ -333,6 +380,20 @@ def test_response_without_fields(answer: dict[str, Any], monkeypatch: pytest.Mon
     monkeypatch.setattr(s3.S3Store, "_call", lambda *_, **__: answer)
     with pytest.raises(PublishError, match="a response of s3://bucket is not valid"):
         list(store_of("s3://bucket/models").list("models/"))
+
+
+@pytest.mark.parametrize("free", [10, 50_000])
+def test_objects_larger_than_the_disk(
+    publisher: Publisher, dir_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """Nothing is downloaded: neither small files, of which a store may have 200,000, nor weights."""
+    publisher.publish(weights=bytes(100_000))
+    repogen.publish("m", source=publisher.repository, target=dir_url)
+    monkeypatch.setattr("repogen.files.paths.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(PublishError, match=rf"[0-9]+ bytes, and the disk of .* has space for {free}") as caught:
+        repogen.publish("m", source=dir_url, target=tmp_path / "copy" / "repo")
+    assert (caught.value.code, caught.value.exit_code) == ("store.copy", 7)
+    assert not (tmp_path / "copy" / "repo" / "m").exists()
 
 
 def test_claim_that_a_store_never_creates(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

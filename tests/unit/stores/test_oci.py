@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
+import os
 import tarfile
 from base64 import b64encode
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -25,7 +29,7 @@ from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import RepositoryUrl, location
 from repogen.stores import oci
-from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, describe, extract, reference
+from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, describe, extract, pull, reference
 from tests.support.oci_registry import PASSWORD, USER, oci_registry
 
 if TYPE_CHECKING:
@@ -248,6 +252,26 @@ def test_layer_that_expands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (caught.value.code, list((tmp_path / "models").iterdir())) == ("store.image", [])
 
 
+def test_file_larger_than_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed layer can have files that are larger than itself."""
+    write_archive(tmp_path / "layer", [("models/m/1/model.onnx", bytes(2**20))])
+    (tmp_path / "models").mkdir()
+    monkeypatch.setattr("repogen.files.paths.shutil.disk_usage", lambda _: SimpleNamespace(free=2**19))
+    with pytest.raises(PublishError, match="1048576 bytes, and the disk of") as caught:
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")), Contents())
+    assert (caught.value.code, list((tmp_path / "models").iterdir())) == ("store.copy", [])
+
+
+def test_full_disk_is_not_a_malformed_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is that of the disk."""
+    write_archive(tmp_path / "layer", [("models/m/1/model.onnx", bytes(2**20))])
+    (tmp_path / "models").mkdir()
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model.onnx")
+    monkeypatch.setattr(oci, "_copy", Mock(side_effect=full))
+    with pytest.raises(OSError, match="No space left on device"):
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")), Contents())
+
+
 def header(name: str, kind: bytes, size: int = 0) -> bytes:
     """Return the header of a member, whose size may be negative."""
     info = tarfile.TarInfo(name)
@@ -302,7 +326,7 @@ def test_limits_are_those_of_the_image(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "models").mkdir()
     contents, target = Contents(), reference(image("oci://host/m:1"))
     extract(tmp_path / "layer", tmp_path / "models", target, contents)
-    with pytest.raises(PublishError, match="too large files"):
+    with pytest.raises(PublishError, match="files that are too large"):
         extract(tmp_path / "layer", tmp_path / "models", target, contents)
 
 
@@ -338,6 +362,17 @@ def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Itera
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def test_layers_larger_than_the_disk(tmp_path: Path) -> None:
+    """No layer is requested: a registry can announce any size."""
+    layers = [{"mediaType": LAYER, "digest": DIGEST, "size": 2**61}] * 2
+    body = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "layers": layers}).encode()
+    with hostile_registry(200, {}, body) as (host, _), pytest.raises(PublishError) as caught:
+        pull(reference(image(f"oci://{host}/m:1")), tmp_path / "models", tmp_path)
+    assert (caught.value.code, caught.value.exit_code) == ("store.copy", 7)
+    assert "4611686018427387904 bytes, and the disk of" in caught.value.message
+    assert [path.name for path in tmp_path.rglob("*")] == ["models"]
 
 
 @pytest.mark.parametrize(

@@ -212,9 +212,9 @@ def test_results_that_cannot_be_chosen(bed: TritonTestBed) -> None:
         "onnxsim": "outputs differ",
         "ir-cleanup": "ir-cleanup was not applied: it changed nothing",
         "ort-fusions": f"max_batch_size would be 0 instead of {batch}",
-        "none": "its graph is that of spec",
+        "none": "same graph as spec",
         "fp16": "",
-        "int8-dynamic": "its graph is that of fp16",
+        "int8-dynamic": "same graph as fp16",
     }
 
 
@@ -248,7 +248,7 @@ def test_obstacles(bed: TritonTestBed) -> None:
     builder = Builder()
     assert obstacle(bed, builder) == ""
     outdated = obstacle(bed, Builder(reason="models.py changed"))
-    assert outdated == "version 1 is not what the spec would give now (models.py changed); run `repogen build` first"
+    assert outdated == "version 1 no longer matches the spec (models.py changed); run `repogen build` first"
     (bed.version_dir / "model.onnx.data").touch()
     assert "separate file" in obstacle(bed, builder)
     (bed.version_dir / "model.onnx").rename(bed.version_dir / "model.py")

@@ -229,6 +229,38 @@ def test_comments_stay_with_what_follows(tmp_path: Path) -> None:
     assert "optimize: [onnxsim]}\n" in flow.after.decode()
 
 
+WITHOUT_SECTION = """\
+models:
+  # the first one
+  tiny:
+    source: {factory: "models.py:build"}
+    outputs: [y]
+    inputs:
+      x:
+        dtype: float32
+        shape: [batch, 4]  # rows
+
+    # sizes
+    dims: {batch: {min: 1, max: 8}}  # tested
+
+  # the second one
+  other:
+    source: {factory: "models.py:build"}
+    inputs: {x: {dtype: float32, shape: [3, 4]}}
+    outputs: [y]
+"""
+
+
+def test_new_section_is_before_the_comments_of_the_next_model(tmp_path: Path) -> None:
+    """And after all keys of its own model."""
+    edit = edited(tmp_path, WITHOUT_SECTION, instance_count=4)
+    section = "    triton:\n      instance_group: [count: 4]\n"
+    before, after = WITHOUT_SECTION.split("  # tested\n")
+    assert edit.after.decode() == f"{before}  # tested\n{section}{after}"
+    last = edited(tmp_path, WITHOUT_SECTION, "other", instance_count=4)
+    assert last.after.decode() == WITHOUT_SECTION + section
+
+
 LISTED = COMMENTED.replace(
     "    # the server\n",
     """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.tune.tune import _has_other_trials
+from repogen.tune.tune import _NEW_SEARCH, _is_unexpected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,10 +13,19 @@ if TYPE_CHECKING:
 def test_trials_of_another_search_are_noticed(tmp_path: Path) -> None:
     """Those of a model whose name begins in the same way are not."""
     path = tmp_path / "tune" / f"digits-{'0' * 16}.db"
-    assert not _has_other_trials(path, "digits")
+    assert not _is_unexpected(path, "digits", restart=False)
     path.parent.mkdir()
     for name in (f"digits-cnn-{'1' * 16}.db", f"digits-{'1' * 16}.lock"):
         path.with_name(name).touch()
-        assert not _has_other_trials(path, "digits")
+        assert not _is_unexpected(path, "digits", restart=False)
     path.with_name(f"digits-{'1' * 16}.db").touch()
-    assert _has_other_trials(path, "digits")
+    assert _is_unexpected(path, "digits", restart=False)
+    assert not _is_unexpected(path, "digits", restart=True)
+    path.touch()
+    assert not _is_unexpected(path, "digits", restart=False)
+
+
+def test_note_does_not_claim_that_the_other_trials_were_of_the_same_model() -> None:
+    """The directory has the trials of all specs of a user: models of two specs can have the same name."""
+    assert "of this model" not in _NEW_SEARCH
+    assert "of a model with this name" in _NEW_SEARCH

@@ -526,10 +526,32 @@ def test_values_that_are_not_finite_for_zeros_have_a_note(
     other = exported(as_source(Faulty(lambda x: x / x.abs())), tmp_path)
     parity = validated(other, source, tmp_path).parity
     assert parity.passed
-    assert any("for inputs of zeros, output 'output'" in note for note in parity.notes)
+    assert any("for inputs of zeros, such as silence, output 'output'" in note for note in parity.notes)
     (tmp_path / "same").mkdir()
     same = validated(exported(source, tmp_path / "same"), source, tmp_path / "same").parity
     assert not any("zeros" in note for note in same.notes)
+
+
+def test_values_that_are_not_finite_for_large_inputs_have_a_note(
+    as_source: Callable[..., SourceModel], tmp_path: Path
+) -> None:
+    """Examples are about 1, and an exponential of 100 is infinite."""
+    source = as_source(Faulty(lambda x: torch.logaddexp(x, -x)))
+    other = exported(as_source(Faulty(lambda x: (x.exp() + (-x).exp()).log())), tmp_path)
+    parity = validated(other, source, tmp_path).parity
+    assert parity.passed
+    assert any("100 times as large, output 'output'" in note for note in parity.notes)
+
+
+def test_values_that_differ_for_nan_have_a_note(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Examples without NaN do not show a difference."""
+    source = as_source(Faulty(torch.nan_to_num))
+    parity = validated(exported(as_source(Faulty(lambda x: x * 1)), tmp_path), source, tmp_path).parity
+    assert parity.passed
+    assert any("for inputs with NaN" in note and "of 'output'" in note for note in parity.notes)
+    (tmp_path / "same").mkdir()
+    same = validated(exported(source, tmp_path / "same"), source, tmp_path / "same").parity
+    assert not any("NaN" in note for note in same.notes)
 
 
 def test_outputs_of_text_are_not_compared_on_zeros(as_source: Callable[..., SourceModel]) -> None:

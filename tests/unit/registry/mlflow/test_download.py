@@ -124,6 +124,14 @@ def test_larger_file_is_not_downloaded(
     assert not (tmp_path / file).exists()
 
 
+def test_artifacts_larger_than_the_disk(tmp_path: Path) -> None:
+    """None of them is downloaded."""
+    artifacts = MagicMock()
+    with pytest.raises(TrackingError, match=f"{2**62} bytes, and the disk of") as caught:
+        download._download_all("m version 1", artifacts, {"a": 2**61, "b": 2**61, "c": None}, tmp_path)  # noqa: SLF001 - as below
+    assert (caught.value.code, artifacts.mock_calls) == ("tracking.space", [])
+
+
 class EndlessArtifacts:
     """An artifact server whose directories have no end, and which lists directories below files."""
 

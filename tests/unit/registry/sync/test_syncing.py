@@ -197,7 +197,7 @@ def test_pending_entry_is_ignored(registry: SimulatedRegistry, register: Registe
     before = contents(repository)
     report = sync(registry, repository, PRUNE, Silent())
     assert actions(report) == [("m", "ignored", 2)]
-    assert "build it again" in report.versions[0].note
+    assert "pending; run `repogen build` again" in report.versions[0].note
     assert before == contents(repository)
 
 

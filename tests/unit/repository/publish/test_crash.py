@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pytest
 
 from repogen.errors import PublishError
+from repogen.repository.filesystem import Disk
 from repogen.repository.layout import versions
 from repogen.repository.manifest import read_manifest
 from repogen.repository.publish import Order, choose_order, publish
@@ -114,3 +116,21 @@ def test_failure(name: str, at: int, stage: Stage, repository: Path, *, late: bo
     with pytest.raises(PublishError, match="No space left on device"):
         publish(stage(**after), repository, breaking=True, filesystem=Failing(at, late=late))
     assert expected == _contents(repository)
+
+
+def test_failure_that_cannot_be_undone(stage: Stage, repository: Path) -> None:
+    """A disk that fails from the rename on, in which the new version is: the message must not say it is unchanged."""
+
+    class Broken(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            if not moved:
+                super().rename(source, target)
+            moved.append(target)
+            raise OSError(errno.EIO, "Input/output error", str(source))
+
+    moved: list[Path] = []
+    with pytest.raises(PublishError, match="could not be undone: Input/output error") as caught:
+        publish(stage(), repository, breaking=False, filesystem=Broken())
+    assert (caught.value.code, "unchanged" in caught.value.hint) == ("publish.undo", False)
+    assert (repository / "m" / "1").is_dir()
+    assert publish(stage(), repository, breaking=False).version == 2

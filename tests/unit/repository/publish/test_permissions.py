@@ -34,6 +34,8 @@ def modes(directory: Path) -> set[tuple[str, str]]:
 
 
 READABLE = {("directory", "0o755"), ("file", "0o644")}
+WITH_LOCK = READABLE | {("file", "0o600")}
+"""Another user who can open the lock of a repository can hold it."""
 
 
 @pytest.mark.usefixtures("strict_umask")
@@ -45,7 +47,8 @@ def test_publish(stage: Stage, tmp_path: Path) -> None:
     publish(stage(b"3", warmup=b"1234"), repository, breaking=False)
     publish(stage(b"4", warmup=b"1234", shape=("batch", 5)), repository, breaking=True)
     assert (repository / "m" / "warmup").is_dir()
-    assert modes(tmp_path / "deep") == READABLE
+    assert modes(tmp_path / "deep") == WITH_LOCK
+    assert modes(repository / "m") == READABLE
 
 
 @pytest.mark.usefixtures("strict_umask")
@@ -63,7 +66,7 @@ def test_synced_repository(tmp_path: Path) -> None:
     """A new one, with its record and its lock."""
     with synced_repository(tmp_path / "deep" / "repo", "champion", Disk()):
         pass
-    assert modes(tmp_path / "deep") == READABLE
+    assert modes(tmp_path / "deep") == WITH_LOCK
 
 
 def test_setgid_of_a_shared_directory_is_kept(stage: Stage, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from repogen.errors import PublishError
 from repogen.repository import workspace
-from repogen.repository.filesystem import Disk
+from repogen.repository.filesystem import Disk, make_directory
 from repogen.repository.layout import PROBE_PREFIX, journal_path
 from repogen.repository.lock import locked, try_lock
 from repogen.repository.manifest import read_manifest
@@ -83,6 +83,24 @@ def test_lock_that_is_a_link(repository: Path, secret: Path) -> None:
     assert secret.read_text() == "keep"
 
 
+def test_other_users_cannot_hold_the_lock(repository: Path) -> None:
+    """Whoever can open its file can lock it, also only for reading; that of an earlier version is closed to them."""
+    lock = repository / ".repogen.lock"
+    for _ in range(2):
+        with locked(repository, 1):
+            assert lock.stat().st_mode & 0o777 == 0o600
+        lock.chmod(0o644)
+
+
+def test_mode_of_another_file_is_kept(repository: Path, secret: Path) -> None:
+    """It is not a lock of repogen: that is empty."""
+    secret.chmod(0o644)
+    secret.rename(repository / ".repogen.lock")
+    with locked(repository, 1):
+        pass
+    assert (repository / ".repogen.lock").stat().st_mode & 0o777 == 0o644
+
+
 def test_container_that_is_a_link(repository: Path, tmp_path: Path) -> None:
     """Whoever planted it could exchange the files between test and publish."""
     (tmp_path / "elsewhere").mkdir()
@@ -127,6 +145,8 @@ def test_leftovers_of_a_killed_run_are_removed(repository: Path) -> None:
     container = repository.parent / ".repo.repogen-stage"
     for name in ("build-killed", "build-live"):
         (container / name / "repository" / "m").mkdir(parents=True)
+        (container / name / "build.lock").touch()
+    (container / "build-without-lock").mkdir()
     for directory in (repository, repository.parent):
         (directory / f"{PROBE_PREFIX}killed").touch()
         (directory / f"{PROBE_PREFIX}live").touch()
@@ -147,6 +167,33 @@ def test_leftovers_of_a_killed_run_are_removed(repository: Path) -> None:
     sweep(repository, None)
     assert [path.name for path in repository.iterdir()] == [".repogen.lock"]
     assert [path.name for path in repository.parent.iterdir()] == ["repo"]
+
+
+def test_directory_that_was_renamed_to_the_stage_is_kept(repository: Path) -> None:
+    """Who may rename entries of the parent directory may give any directory of this user the name of the stage."""
+    output = repository.parent / ".repo.repogen-stage" / "build-output"
+    output.mkdir(parents=True)
+    (output / "thesis.pdf").touch()
+    sweep(repository, None)
+    assert (output / "thesis.pdf").exists()
+
+
+def test_new_directory_that_is_replaced_by_a_link(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its target does not become readable for all users."""
+    private, mkdir = tmp_path / "private", os.mkdir
+    private.mkdir(mode=0o700)
+
+    def replaced(path: str | Path, mode: int = 0o777) -> None:
+        mkdir(path, mode)
+        Path(path).rename(f"{path}-moved")
+        Path(path).symlink_to(private)
+
+    monkeypatch.setattr(os, "mkdir", replaced)
+    with pytest.raises(OSError, match=r"Not a directory|symbolic link"):
+        make_directory(repository / "new")
+    assert private.stat().st_mode & 0o777 == 0o700
 
 
 def test_preflight_leaves_no_file(repository: Path) -> None:
@@ -219,6 +266,7 @@ def test_leftover_that_is_nested_too_deeply_for_recursion(repository: Path) -> N
     """It is removed; before, no command could publish into the repository."""
     container = repository.parent / ".repo.repogen-stage"
     (container / "build-killed").mkdir(parents=True)
+    (container / "build-killed" / "build.lock").touch()
     with deep_tree(container / "build-killed"):
         sweep(repository, None)
         assert not container.exists()

@@ -336,7 +336,7 @@ def test_bfloat16_is_rendered_for_a_release_that_serves_it() -> None:
     config = configure("digits", spec(), verified, RenderOptions(targets()["26.03"]))
     parsed = parse(config.text, "test")
     assert [view.dtype for view in tensor_views((*parsed.input, *parsed.output))] == ["BF16", "BF16"]
-    with pytest.raises(ConfigError, match=r"RG107 input 'image' has data_type TYPE_BF16.* since 26.03"):
+    with pytest.raises(ConfigError, match=r"RG107 input 'image' has data_type TYPE_BF16.* only in 26.03 or newer"):
         configure("digits", spec(), verified, RenderOptions(targets()["26.02"]))
 
 

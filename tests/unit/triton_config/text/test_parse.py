@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.triton_config.text.parse import PbtxtError, parse
+from repogen.check.config_text import read_config
+from repogen.triton_config.text.parse import PbtxtError, parse, parse_file, read_config_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -27,6 +32,20 @@ def test_error_names_the_position(text: str, position: tuple[int, int]) -> None:
         parse(text, "digits/config.pbtxt")
     assert position == (caught.value.line, caught.value.column)
     assert f"digits/config.pbtxt:{position[0]}:{position[1]}" == caught.value.where
+
+
+@pytest.mark.parametrize("end", ["\r", "\x85", "\u2028"])
+def test_only_a_line_feed_ends_a_comment(tmp_path: Path, end: str) -> None:
+    """As in Triton's parser: otherwise, repogen would check a config that Triton does not read."""
+    file = tmp_path / "config.pbtxt"
+    text = f'# comment{end}backend: "python"\nname: "m"\r\nmax_batch_size: 4'
+    file.write_bytes(text.encode())
+    assert read_config_text(file, "m/config.pbtxt") == text
+    config = parse_file(file, "m/config.pbtxt")
+    assert (config.name, config.backend, config.max_batch_size) == ("m", "", 4)
+    report = read_config(file, "24.10")
+    assert report.config == config
+    assert report.fields.position("max_batch_size").line == 3
 
 
 def test_parsing_does_not_import_grpc() -> None:

@@ -1,0 +1,18 @@
+"""Limits on the content of files that somebody else wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from repogen.files.content import ContentError, require_few_values
+
+
+@pytest.mark.parametrize("text", ["[0,0,0,0]", "[[[[]]]]", '{"a":{"a":{"a":{}}}}', '[{"a":[[0]]}]'])
+def test_values_without_commas_are_counted(text: str) -> None:
+    """A list in a list needs no comma, and 150 times as much memory as text."""
+    require_few_values(text, 4)
+    require_few_values(text.encode(), 4)
+    with pytest.raises(ContentError, match="more than 2 values"):
+        require_few_values(f"[{text},{text}]", 2)
+    with pytest.raises(ContentError, match="more than 2 values"):
+        require_few_values(f"[{text},{text}]".encode(), 2)
