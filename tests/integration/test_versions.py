@@ -80,12 +80,19 @@ def test_version_policy(triton: SharedTriton, case: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_directory_name(triton: SharedTriton, name: str) -> None:
-    """The server lists exactly the versions that `triton_versions` reads from the names."""
+    """The server lists exactly the versions that `triton_versions` reads from the names.
+
+    A version that cannot be loaded is the only one of its model: tritonserver 2.51 can crash while it unloads the other
+    versions of a model whose load failed.
+    """
     model_name = f"name_{NAMES.index(name)}"
-    text = CONFIG.replace('"m"', f'"{model_name}"') + ONE_INSTANCE + "version_policy { all { } }"
-    model = add_model(triton.repository, model_name, text)
+    model = add_model(triton.repository, model_name, "")
     shutil.copytree(model / "1", model / name)
+    versions = [version for version in triton_versions(model) if version != 1]
+    policy = f"version_policy {{ specific {{ versions: {versions} }} }}" if versions else POLICIES["all"]
+    text = CONFIG.replace('"m"', f'"{model_name}"') + ONE_INSTANCE + policy
+    (model / "config.pbtxt").write_text(text, encoding="utf-8")
     states = loaded(triton, model_name)
-    assert sorted(states) == triton_versions(model)
+    assert list(states) == (versions or [1])
     assert (set(states.values()) == {"READY"}) is not bool(errors(model))
     shutil.rmtree(model)
