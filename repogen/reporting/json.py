@@ -534,7 +534,6 @@ def _version_record(model: ModelRecord, version: VersionRecord) -> dict[str, obj
         "content_sha256": None if manifest is None else manifest.content_sha256,
         "target": None if origin is None else origin.target,
         "parity": None if origin is None else _recorded_parity(origin),
-        "smoke": None,
         "confirmed": version.confirmed,
         "registry_version": version.registry_version,
         "aliases": list(version.aliases),

@@ -977,8 +977,6 @@ class VersionDocument(TypedDict):
     """Triton release that it was built for"""
     parity: RecordedParityDocument | None
     """Comparison with PyTorch"""
-    smoke: str | None
-    """Always null: manifests do not record the smoke test"""
     confirmed: bool
     """False if the model registry still lists it as pending"""
     registry_version: int | None

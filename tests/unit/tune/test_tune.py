@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.tune.tune import _NEW_SEARCH, _is_unexpected
+from repogen.tune.tune import _is_unexpected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,3 @@ def test_trials_of_another_search_are_noticed(tmp_path: Path) -> None:
     assert not _is_unexpected(path, "digits", restart=True)
     path.touch()
     assert not _is_unexpected(path, "digits", restart=False)
-
-
-def test_note_does_not_claim_that_the_other_trials_were_of_the_same_model() -> None:
-    """The directory has the trials of all specs of a user: models of two specs can have the same name."""
-    assert "of this model" not in _NEW_SEARCH
-    assert "of a model with this name" in _NEW_SEARCH
