@@ -55,10 +55,12 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
         config = _with_signer(config, key)
     except (ValueError, TypeError, OSError) as error:
         problem = reason(error) if isinstance(error, OSError) else error
+        password = f"the password of an encrypted key is read from {PASSWORD_VARIABLE}"
+        encryption = password if key.certificate is None else "a key with a certificate cannot be encrypted"
         raise SpecError(
             f"the signing key cannot be used: {problem}",
             f"use a PEM file of an elliptic-curve key, such as `openssl ecparam -name prime256v1 -genkey -noout` "
-            f"writes; the password of an encrypted key is read from {PASSWORD_VARIABLE}",
+            f"writes; {encryption}",
             code="sign.key",
         ) from error
     new = version_dir / _NEW_FILE

@@ -117,7 +117,7 @@ class _Request:
         if urls := [path for path in self.paths if isinstance(path, RepositoryUrl)]:
             raise SpecError(
                 f"{urls[0]} is in a store, and --fix and --diff work with local files only",
-                "copy a model with `repogen publish NAME --from URL --to DIR`, or use the tools of the store",
+                "copy the model with the tools of the store, or correct the spec and build again",
                 code="check.url",
             )
         return fix_paths(self.paths, self.release, self.selection, unsafe=unsafe)

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 )
 @click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
 @click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
-@click.option("--spec", type=FILE, help="Spec of the model; default: repogen.yaml.")
+@click.option("--spec", type=FILE, metavar="FILE", help="Spec of the model; default: repogen.yaml.")
 @click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the model; default: the spec's.")
 @click.option(
     "--server",

@@ -185,7 +185,8 @@ def write_bench(report: BenchReport, *, err: bool) -> None:
     step = runner()
     if step is not None:
         outputs = {"failed": "true" if report.exit_code else "false"}
-        step.write([], bench_markdown(report), outputs, err=err)
+        errors = [model.error for model in report.models if model.error is not None]
+        step.write(record_annotations(errors), bench_markdown(report), outputs, err=err)
 
 
 def write_tune(report: TuneReport, *, err: bool) -> None:
@@ -193,7 +194,8 @@ def write_tune(report: TuneReport, *, err: bool) -> None:
     step = runner()
     if step is not None:
         outputs = {"failed": "true" if report.exit_code else "false"}
-        step.write([], tune_markdown(report), outputs, err=err)
+        errors = [] if report.error is None else [report.error]
+        step.write(record_annotations(errors), tune_markdown(report), outputs, err=err)
 
 
 def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:

@@ -267,7 +267,7 @@ class ModelSpec(Section):
     dims: dict[DimName, DimSpec] = Field(default_factory=dict, description="Bounds of the dynamic dims, by name")
     export: ExportSpec = ExportSpec()
     optimize: OptimizeSpec = Field(
-        default=(), description="Optimization passes, in order; auto tries the built-in ones and keeps those that help"
+        default=(), description="Optimization passes, in order; auto tries some of them and keeps those that help"
     )
     quality: QualitySpec | None = Field(default=None, description="How lossy passes are judged")
     parity: ParitySpec = ParitySpec()

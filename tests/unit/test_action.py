@@ -114,6 +114,15 @@ def test_each_command_gets_its_own_options(inputs: dict[str, str], expected: lis
     assert words(**inputs) == [expected]
 
 
+def test_sync_uses_the_server_of_an_existing_spec(tmp_path: Path) -> None:
+    """It need not be named repogen.yaml; sync does not need a spec."""
+    spec = tmp_path / "s.yaml"
+    expected = ["sync", f"--spec={spec}", "--repository=r"]
+    assert words(COMMAND="sync", REPOSITORY="r", SPEC=str(spec)) == [["sync", "--repository=r"]]
+    spec.touch()
+    assert words(COMMAND="sync", REPOSITORY="r", SPEC=str(spec)) == [expected]
+
+
 def test_promote_uses_the_version_that_the_build_registered() -> None:
     """Models that are unchanged, failed or not registered are not promoted."""
     models = """[

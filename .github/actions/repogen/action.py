@@ -323,7 +323,7 @@ def _server(inputs: dict[str, str]) -> list[str]:
 _OPTIONS: dict[str, Callable[[dict[str, str]], list[str]]] = {
     "build": _build_options,
     "smoke": _server,
-    "sync": lambda inputs: [*_alias(inputs), *_repository(inputs), *_tracking(inputs)],
+    "sync": lambda inputs: [*_existing_spec(inputs), *_alias(inputs), *_repository(inputs), *_tracking(inputs)],
     "deploy": _deploy_options,
     "bench": _bench_options,
 }

@@ -289,11 +289,15 @@ CASES = (
         "proportions",
         "Proportions",
         "batch",
-        "sizes from int(), and linspace of a size, which exporters fix",
+        "sizes from int(), and linspace of a size, which exporters make constant",
         signature({"height": (12, 24), "width": (12, 24)}, image="float32 batch 1 height width"),
     ),
     _case(
-        "scaled_sums", "ScaledSums", "batch", "float() and math.sqrt of a size, which exporters fix", _WINDOW_OF_FOUR
+        "scaled_sums",
+        "ScaledSums",
+        "batch",
+        "float() and math.sqrt of a size, which exporters make constant",
+        _WINDOW_OF_FOUR,
     ),
     _case("list_of_rows", "ListOfRows", "rejected:source.outputs", "one output for each row", _TWO_ROWS),
     _case("tenths", "Tenths", "batch", "arange(0, n * 0.1, 0.1), whose length exporters compute in float32", _STEPS),

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -266,6 +267,19 @@ def test_certificates(publisher: Publisher, tmp_path: Path) -> None:
     repogen.sign("m", key=key, repository=publisher.repository)
     report = [repogen.verify(publisher.repository, signer=TrustedSigner(certificates=(root[0],))) for root in roots]
     assert [len(each.findings) for each in report] == [0, 1]
+
+
+def test_key_with_a_certificate_must_not_be_encrypted(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password would have no effect, so the hint does not mention it."""
+    publisher.publish()
+    certificate, _ = _certificate(tmp_path, "leaf", _certificate(tmp_path, "root", None))
+    key, _ = write_keys(tmp_path, password=b"5ecret")
+    monkeypatch.setenv(PASSWORD_VARIABLE, "5ecret")
+    with pytest.raises(SpecError, match="signing key cannot be used") as caught:
+        repogen.sign("m", key=replace(key, certificate=certificate, chain=()), repository=publisher.repository)
+    assert "a key with a certificate cannot be encrypted" in caught.value.hint
 
 
 def test_copies_keep_their_signature(publisher: Publisher, tmp_path: Path) -> None:

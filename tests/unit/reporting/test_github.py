@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from repogen.artifacts.bench import BenchReport, Machine, ModelBench
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.promotion import GateResult, Outcome, PromotionReport, Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
+from repogen.artifacts.tune import TuneReport
 from repogen.errors import ErrorRecord, PublishError
 from repogen.reporting.annotations import Annotation, build_annotations, error_annotations, smoke_annotations
 from repogen.reporting.github import (
@@ -25,12 +27,14 @@ from repogen.reporting.github import (
     Runner,
     output_lines,
     runner,
+    write_bench,
     write_build,
     write_deploy,
     write_error,
     write_promotion,
     write_smoke,
     write_sync,
+    write_tune,
 )
 from repogen.reporting.output import safe_text, write_json, write_text
 from repogen.spec.load import load_spec
@@ -322,3 +326,18 @@ def test_sync_is_written(workspace: Path, *, dry_run: bool) -> None:
         f"### repogen sync: r: {outcome}\n\n| model | action | version | alias |\n|---|---|---|---|\n"
         "| m | published | 12 | champion |\n\n- m: instead of 3\n"
     )
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_errors_of_measurements_are_annotated(
+    workspace: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """As those of all other commands are."""
+    error = ErrorRecord("x.y", "m failed", "look", "", 6)
+    machine = Machine("CPU", 2, 2**30, 0.5, "Linux 6", {})
+    if command == "bench":
+        write_bench(BenchReport(workspace / "r", machine, 1, 0.5, (ModelBench("m", 1, error=error),)), err=False)
+    else:
+        tuned = TuneReport("m", 1, workspace / "r", "Triton", machine, "latency", (), 1, 1, space={}, error=error)
+        write_tune(tuned, err=False)
+    assert capsys.readouterr().out == "::error title=x.y::m failed%0Alook\n"
