@@ -61,6 +61,7 @@ def find_settings(directory: Path, spec: Path | None = None) -> CheckSettings | 
     """
     release: object = None
     closest: Path | None = None
+    settings: tuple[object, Path] | None = None
     spec = None if spec is None else spec.parent.resolve() / spec.name
     first = directory if spec is None else spec.parent
     for file, read_section in _files(first.absolute(), spec):
@@ -69,8 +70,12 @@ def find_settings(directory: Path, spec: Path | None = None) -> CheckSettings | 
         values, target = read_section(_read(file), file)
         if release is None and target is not None:
             release, closest = target, file
-        if values is not None:
-            return CheckSettings(_validated(values, release, file), file)
+        if settings is None and values is not None:
+            settings = values, file
+        if settings is not None and release is not None:
+            break
+    if settings is not None:
+        return CheckSettings(_validated(settings[0], release, settings[1]), settings[1])
     return None if closest is None else CheckSettings(_validated({}, release, closest), closest)
 
 

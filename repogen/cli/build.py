@@ -82,7 +82,7 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
 @tracking_option
 @click.option(
-    "--jobs", type=_Jobs(),
+    "--jobs", type=_Jobs(), metavar="N|auto",
     help="Models to build in parallel (default: 1, or as many as the executor accepts); auto: one per processor, as "
     "far as memory allows.",
 )  # fmt: skip

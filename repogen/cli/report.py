@@ -25,8 +25,9 @@ _REPOSITORY = Path("model_repository")
 @click.command()
 @click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option(
-    "--output", type=FILE, metavar="FILE", help="HTML file to write; default: the repository's name in --results."
-)
+    "--output", type=FILE, metavar="FILE",
+    help="HTML file to write; default: a file in --results with the name of the repository.",
+)  # fmt: skip
 @click.option(
     "--results",
     type=DIRECTORY,

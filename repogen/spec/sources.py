@@ -57,7 +57,7 @@ class TorchSource(SourceOptions):
         default=None, description="safetensors file, or a torch.save file that is read with weights_only=True"
     )
     dtype: Precision | None = Field(
-        default=None, description="Cast floating-point weights to this; bfloat16 is always cast"
+        default=None, description="Cast floating-point weights to this; if omitted, only bfloat16 is cast, to float32"
     )
 
     files: ClassVar[tuple[str, ...]] = ("weights",)
@@ -91,7 +91,8 @@ class HuggingFaceSource(SourceOptions):
     )
     trust_remote_code: StrictBool = Field(default=False, description="Run the Python code stored with the weights")
     dtype: Precision | None = Field(
-        default=None, description="Cast floating-point weights to this; bfloat16 is always cast"
+        default=None,
+        description="Cast floating-point weights to this; if omitted, to that of config.json, or float32 for bfloat16",
     )
 
     loader: ClassVar[str] = "repogen.source.huggingface.loader:load_huggingface"

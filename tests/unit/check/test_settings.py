@@ -110,6 +110,16 @@ def test_release_of_a_spec_without_settings(project: Path, monkeypatch: pytest.M
     assert run("../model_repository", "--isolated").exit_code == 1
 
 
+def test_release_of_a_spec_above_the_settings(project: Path) -> None:
+    """The closest spec may be in a directory above that of the closest settings."""
+    (project / "repogen.yaml").write_text("target: {triton: '25.06'}\nmodels: {}\n")
+    (project / "team").mkdir()
+    (project / "team" / "pyproject.toml").write_text('[tool.repogen.check]\nignore = ["RG1"]\n')
+    settings = find_settings(project / "team")
+    assert settings is not None
+    assert (settings.spec.ignore, settings.spec.target) == (("RG1",), "25.06")
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
