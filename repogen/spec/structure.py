@@ -159,7 +159,12 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
 
 
 def _section_hint(model: type[BaseModel], loc: KeyPath, known_keys: Sequence[str]) -> str:
-    """Return the hint for a key that belongs into a section of its mapping, such as ``triton``; empty for others."""
+    """Return the hint for a key that belongs into a section of its mapping, such as ``triton``; empty for others.
+
+    ``input`` and ``output`` are keys of ``triton``, but next to it, they are misspelled.
+    """
+    if f"{loc[-1]}s" in known_keys:
+        return ""
     sections = [section for section in known_keys if str(loc[-1]) in _known_keys(model, (*loc[:-1], section))]
     return f"write it under {sections[0]}:" if len(sections) == 1 else ""
 

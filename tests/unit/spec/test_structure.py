@@ -40,6 +40,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD + "    max_batch_size: 8\n",
         ("6:5", "models.m.max_batch_size", "unknown key (write it under triton:)"),
     ),
+    "misspelled key that is also a key of triton": (
+        GOOD.replace("inputs:", "input:"),
+        ("4:5", "models.m.input", 'unknown key (did you mean "inputs"?)'),
+    ),
     "key of another source, with a known file": (
         GOOD.replace('factory: "models.py:build"', "path: model.onnx"),
         ("3:14", "models.m.source.path", "unknown key (add kind: onnx)"),
