@@ -183,7 +183,8 @@ def _optional_findings(config: ModelConfig, required: set[str], spare: set[str])
             yield Finding("RG202", "error", message, "remove optional", f"input[{index}].optional")
         elif tensor.name in spare and not tensor.optional:
             message = f"input {tensor.name!r} has a default value in the graph, but is not optional in the config"
-            yield Finding("RG202", "error", message, "write optional: true, or remove the input", f"input[{index}]")
+            hint = "remove the input" if config.max_batch_size > 0 else "write optional: true, or remove the input"
+            yield Finding("RG202", "error", message, hint, f"input[{index}]")
 
 
 def _output_name_findings(config: ModelConfig, signature: Signature) -> Iterator[Finding]:
