@@ -80,7 +80,7 @@ def smoke(
 @click.argument("directory", type=REPOSITORY, required=False, metavar="[DIRECTORY|URL]")
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
-    help="Serve only this model; repeatable.",
+    help="Serve only this model (embedded server only); repeatable.",
 )  # fmt: skip
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
