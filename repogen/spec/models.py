@@ -111,7 +111,7 @@ class ExportSpec(Section):
     options: dict[str, object] = Field(default_factory=dict, description="Options of the exporter, if it has any")
     opset: AutoOrSize = Field(
         default="auto",
-        description="auto: 20, or the newest that the target supports; an ONNX file keeps its own if possible",
+        description="auto: 20, or the target's newest if that is older; an ONNX file keeps its own if possible",
     )
     external_data: StrictBool = Field(default=False, description="Store weights in a separate file even below 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
@@ -262,7 +262,7 @@ class ModelSpec(Section):
     )
     outputs: OutputsSpec = Field(
         default=(),
-        description="Names of outputs, the exporter's if omitted; for Python code, a mapping with dtypes and shapes",
+        description="Names of outputs, the model's own if omitted; for Python code, a mapping with dtypes and shapes",
     )
     dims: dict[DimName, DimSpec] = Field(default_factory=dict, description="Bounds of the dynamic dims, by name")
     export: ExportSpec = ExportSpec()
@@ -300,7 +300,7 @@ class TargetSpec(Section):
 
     triton: Release = Field(default="24.10", description='Triton release in quotes, such as "24.10"')
     device: Literal["cpu", "gpu"] = Field(
-        default="cpu", description="Device of models without instance_group; Python code always runs on the CPU"
+        default="cpu", description="Device of graphs without instance_group; Python code without it runs on the CPU"
     )
 
 

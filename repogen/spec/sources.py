@@ -166,7 +166,7 @@ class PythonSource(SourceOptions):
     )
     pack_for: tuple[PythonVersion, ...] = Field(
         default=(),
-        description="Python versions to pack for; if empty, that of the target's image and the one that runs repogen",
+        description="Python versions to pack for; if empty, that of the target's image, and that of repogen up to 3.12",
     )
 
     files: ClassVar[tuple[str, ...]] = ("path",)

@@ -16,6 +16,7 @@ from repogen.repository.layout import code_file
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.examples import as_strings, numpy_dtype
 from repogen.source.python.backend_utils import InferenceRequest, InferenceResponse, Tensor, install_backend_utils
+from repogen.triton_config.sections.model import parameter_text
 from repogen.triton_config.text.dims import config_dims
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def open_python(code: PythonCode, *, prefix: str = "repogen_python_") -> PythonM
 
 
 def model_config(
-    name: str, signature: Signature, max_batch_size: int, parameters: Mapping[str, object]
+    name: str, signature: Signature, max_batch_size: int, parameters: Mapping[str, bool | float | str]
 ) -> dict[str, object]:
     """Return the configuration to pass to Python code before config.pbtxt is written.
 
@@ -180,7 +181,7 @@ def model_config(
         "max_batch_size": max_batch_size,
         "input": [_tensor_config(spec, batched=batched) for spec in signature.inputs],
         "output": [_tensor_config(spec, batched=batched) for spec in signature.outputs],
-        "parameters": {key: {"string_value": str(value)} for key, value in parameters.items()},
+        "parameters": {key: {"string_value": parameter_text(value)} for key, value in parameters.items()},
     }
 
 

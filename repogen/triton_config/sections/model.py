@@ -182,7 +182,10 @@ class WarmupSpec(Section):
     data: Literal["zero", "random", "golden"] = Field(
         default="random", description="golden: a row of the golden tensors, in files published with the model"
     )
-    sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; as in dims: if omitted")
+    sizes: dict[str, Size] = Field(
+        default_factory=dict,
+        description="Sizes of dynamic dims; if omitted, the example in dims:, or 16 within the bounds there",
+    )
 
 
 class TensorRTSpec(Section):

@@ -204,7 +204,8 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         assert pb.get_output_config_by_name(config, "length")["dims"] == [1], config
         assert pb.get_input_config_by_name(config, "text")["data_type"] == "TYPE_STRING", config
-        assert config["parameters"] == {"bonus": {"string_value": "5"}}, config
+        values = [config["parameters"][key]["string_value"] for key in ("bonus", "fast")]
+        assert values == ["5", "true"], config
         self.kind = pb.triton_string_to_numpy("TYPE_INT64")
         assert not pb.using_decoupled_model_transaction_policy(config)
 
@@ -215,7 +216,8 @@ class TritonPythonModel:
             for r in requests
         ]
 """
-    source = load.of_text(text, triton={"max_batch_size": 4, "parameters": {"bonus": 5}})  # type: ignore[attr-defined]
+    triton = {"max_batch_size": 4, "parameters": {"bonus": 5, "fast": True}}
+    source = load.of_text(text, triton=triton)  # type: ignore[attr-defined]
 
     assert source.reference(source.examples({"batch": 2}, 0))["length"].tolist() == [[5], [5]]
 
