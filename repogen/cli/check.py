@@ -33,7 +33,7 @@ _FORMATS = ("text", "json", "github", "sarif")
 @click.argument("paths", type=PATH_OR_URL, nargs=-1, metavar="[DIR|FILE|URL]...")
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases,
-    help=f"Triton release to check for (default: the one in repogen.yaml, or {DEFAULT_RELEASE}).",
+    help=f"Triton release to check for (default: the one in repogen.yaml or pyproject.toml, or {DEFAULT_RELEASE}).",
 )  # fmt: skip
 @click.option(
     "output_format", "--format", type=click.Choice(list(_FORMATS)), default="text", show_default=True,

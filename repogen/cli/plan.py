@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Also plan models that are up to date.")
 @click.option("--no-track", is_flag=True, help="Plan a build without MLflow tracking.")
 @tracking_option
-@click.option("--shards", type=click.IntRange(1, 1000), metavar="N", help="Show which of N shards builds each model.")
+@click.option(
+    "--shards", type=click.IntRange(1, 1000), metavar="N",
+    help="Show which of N shards builds each model if this plan is passed to `repogen build --plan`.",
+)  # fmt: skip
 @json_option
 @debug_option
 def plan(  # noqa: PLR0913 - one parameter per option

@@ -219,7 +219,7 @@ def test_labels_and_reshape(repository: Path) -> None:
     [
         ("dims: [ 3 ]", "dims: [ -1 ]", "output[0].dims: config.pbtxt has [-1], the spec writes [3]"),
         ('name: "y"', 'name: "z"', "output[0].name: config.pbtxt has 'z', the spec writes 'y'"),
-        (GROUP, f'{GROUP}model_warmup {{ name: "w" inputs {{ {FILE} }} }}', "model_warmup"),
+        (GROUP, f'{GROUP}model_warmup {{ name: "w" inputs {{ {FILE} }} }}', "model_warmup: config.pbtxt has "),
         (GROUP, f'{GROUP}cc_model_filenames {{ key: "8.0" value: "m.onnx" }}', "cc_model_filenames is not in the spec"),
         (GROUP, f'{GROUP}model_operations {{ op_library_filename: "/ops.so" }}', "model_operations is not in the spec"),
     ],
