@@ -27,7 +27,7 @@ from repogen.repository.workspace import prepare_stage_root, sweep
 from repogen.versions.listing import was_registered, with_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from repogen.artifacts.inventory import ModelRecord, VersionRecord
     from repogen.artifacts.prune import PruneOptions
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from repogen.versions.listing import OpenRegistry
 
 _LAST_INTACT = "no other version that is kept is intact"
+_MAX_LINKS = 40
+"""Links that Linux follows in a path."""
+_LINKED = "a version that is kept has a link to it"
 
 
 def prune(
@@ -138,11 +141,27 @@ def _with_reasons(
     """Yield every version with the reason why it is kept; empty for one that is deleted."""
     kept_before = [version for version in model.versions if version.version <= (model.newest_served or 0)]
     newest = {version.version for version in kept_before[: options.keep]}
+    results: dict[int, str] = {}
     for version in model.versions:
         why = reasons.get(version.version, "")
         if not why and version.version in newest:
             why = f"one of the {options.keep} newest"
-        yield version, why or _too_new(version, options)
+        results[version.version] = why or _too_new(version, options)
+    targets = {target for version in model.versions if results[version.version] for target in _targets(version.path)}
+    for version in model.versions:
+        is_target = any(target.is_relative_to(version.path) for target in targets)
+        yield version, results[version.version] or (_LINKED if is_target else "")
+
+
+def _targets(version_dir: Path) -> Iterator[Path]:
+    """Yield where the links of a version lead to: its directory, and what is in it, may be links to another version."""
+    for link in (version_dir, *version_dir.iterdir()):
+        path = link
+        for _ in range(_MAX_LINKS):  # a link to a link needs both
+            if not path.is_symlink():
+                break
+            path = Path(os.path.normpath(path.parent / path.readlink()))
+            yield path
 
 
 def _too_new(version: VersionRecord, options: PruneOptions) -> str:

@@ -229,3 +229,18 @@ def test_version_that_is_nested_too_deeply_for_recursion(five: Publisher) -> Non
         repogen.prune("m", keep=1, repository=five.repository)
         assert versions(five.repository / "m") == [5]
         assert [path.name for path in five.repository.parent.iterdir() if "repogen-stage" in path.name] == []
+
+
+def test_target_of_a_link_is_kept(five: Publisher) -> None:
+    """The version that is served may be a link to an older one, or have links to its files."""
+    model = five.repository / "m"
+    (model / "6").symlink_to("2")
+    (model / "7").symlink_to("6")
+    (model / "5" / "model.onnx").unlink()
+    (model / "5" / "model.onnx").symlink_to("../3/model.onnx")
+    linked = "a version that is kept has a link to it"
+    report = repogen.prune("m", keep=3, repository=five.repository)
+    newest = "one of the 3 newest"
+    assert keep_reasons(report) == {7: "served", 6: newest, 5: newest, 3: linked, 2: linked}
+    assert (model / "7" / "model.onnx").is_file()
+    assert (model / "5" / "model.onnx").is_file()
