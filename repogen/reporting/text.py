@@ -40,7 +40,7 @@ _MAX_REASON = 60
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
-_MAX_COMPARED = 2_000
+MAX_COMPARED = 2_000
 """Lines of a file that are compared with difflib, whose time can grow with the cube of their number."""
 
 
@@ -139,25 +139,38 @@ def text_diff(file: FixedFile) -> str:
     name = relative_path(str(file.path))
     texts = (text.encode(errors="surrogateescape").decode(errors="replace") for text in (file.before, file.after))
     before, after = (text.splitlines(keepends=True) for text in texts)
-    is_long = max(len(before), len(after)) > _MAX_COMPARED
-    lines = _one_hunk(before, after, name) if is_long else difflib.unified_diff(before, after, name, name)
+    lines = unified_diff(before, after, (name, name), "\n")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _one_hunk(before: list[str], after: list[str], name: str) -> Iterator[str]:
-    """Yield a unified diff of one hunk without context, from the first line that differs to the last one."""
-    start = _equal(before, after)
-    same = _equal(before[start:][::-1], after[start:][::-1])
+def unified_diff(before: Sequence[str], after: Sequence[str], names: tuple[str, str], end: str) -> Iterator[str]:
+    """Yield a unified diff; of a long file, one hunk without context, because a comparison could take hours.
+
+    Args:
+        before: Lines.
+        after: Lines.
+        names: Names of the two files.
+        end: End of the lines that are added, such as those with the names.
+    """
+    if max(len(before), len(after)) <= MAX_COMPARED:
+        yield from difflib.unified_diff(before, after, *names, lineterm=end)
+        return
+    start, same = equal_ends(before, after)
     old, new = (lines[start : len(lines) - same] for lines in (before, after))
     if old or new:
         ranges = (f"{start + bool(lines)},{len(lines)}" for lines in (old, new))
-        yield from (f"--- {name}\n", f"+++ {name}\n", "@@ -{} +{} @@\n".format(*ranges))
+        yield from (f"--- {names[0]}{end}", f"+++ {names[1]}{end}", "@@ -{} +{} @@{}".format(*ranges, end))
         yield from (f"-{line}" for line in old)
         yield from (f"+{line}" for line in new)
 
 
-def _equal(first: list[str], second: list[str]) -> int:
-    """Return how many lines at the beginning are equal."""
+def equal_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """Return how many lines are equal at the beginning, and of the others at the end."""
+    start = _equal(before, after)
+    return start, _equal(before[start:][::-1], after[start:][::-1])
+
+
+def _equal(first: Sequence[str], second: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 

@@ -19,6 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from repogen.errors import RepogenError, SpecError
 from repogen.files import read_bytes
+from repogen.reporting.text import MAX_COMPARED, equal_ends, unified_diff
 from repogen.spec.load import MAX_BYTES, load_spec
 from repogen.tune.passes_edit import OPTIMIZE, pass_nodes, same_entries, with_key, with_passes
 
@@ -58,7 +59,7 @@ class SpecEdit:
         """The change as a unified diff."""
         name = self.path.name
         before, after = (content.decode().splitlines() for content in (self.before, self.after))
-        return "\n".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm=""))
+        return "\n".join(unified_diff(before, after, (f"a/{name}", f"b/{name}"), ""))
 
     def write(self) -> None:
         """Replace the file atomically.
@@ -161,12 +162,17 @@ class _Edited:
         )
         if len(original) != len(normal):
             return self.dumped
-        lines: list[str] = []
+        first, same = equal_ends(normal, dumped)
+        changed = [lines[first : len(lines) - same] for lines in (original, normal, dumped)]
+        if max(map(len, changed)) > MAX_COMPARED:
+            return self.dumped
+        old, before, after = changed
+        lines = original[:first]
         for tag, start, end, new_start, new_end in difflib.SequenceMatcher(
-            None, normal, dumped, autojunk=False
+            None, before, after, autojunk=False
         ).get_opcodes():
-            lines += original[start:end] if tag == "equal" else dumped[new_start:new_end]
-        return "".join(lines)
+            lines += old[start:end] if tag == "equal" else after[new_start:new_end]
+        return "".join([*lines, *original[len(original) - same :]])
 
 
 def _edited(text: str, spec: Spec, name: str, changed: ModelSpec, *, keep_removed: bool) -> _Edited:

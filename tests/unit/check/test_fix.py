@@ -239,7 +239,7 @@ def test_huge_copy_of_the_config_is_not_read(tmp_path: Path) -> None:
 )
 def test_diff_of_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
     """It has one hunk: difflib needs more than ten minutes for 1 MB of comments with 200 corrections."""
-    monkeypatch.setattr("repogen.reporting.text._MAX_COMPARED", 0)
+    monkeypatch.setattr("repogen.reporting.text.MAX_COMPARED", 0)
     monkeypatch.setattr("repogen.reporting.text.difflib", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.pbtxt").write_text(before, encoding="utf-8")

@@ -371,3 +371,19 @@ def test_specs_of_the_examples(example: str) -> None:
             removed = [line for line in changed(edit) if line.startswith("-")]
             assert len(removed) <= 9, edit.diff
             assert edit.after.count(b"#") >= edit.before.count(b"#") - len(removed)
+
+
+def test_long_specs_are_not_compared_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison of tens of thousands of equal lines took hours."""
+    compared: list[int] = []
+    matcher = difflib.SequenceMatcher
+
+    def counted(junk: None, before: list[str], after: list[str], **options: bool) -> difflib.SequenceMatcher[str]:
+        compared.append(max(len(before), len(after)))
+        return matcher(junk, before, after, **options)
+
+    monkeypatch.setattr(difflib, "SequenceMatcher", counted)
+    edit = edited(tmp_path, SPEC.replace("    other:", "#\n" * 2100 + "    other:"), instance_count=2)
+    assert changed(edit)
+    assert edit.after.count(b"#\n") == 2100
+    assert max(compared) < 20
