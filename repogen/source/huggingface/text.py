@@ -80,7 +80,9 @@ class TextSampler:
 
     def _types(self, mask: Array, rng: np.random.Generator) -> Array:
         """Return the number of each token's segment; segments start at random positions."""
-        starts = np.sort(rng.integers(1, mask.shape[1] + 1, (len(mask), max(self.types - 1, 1))))
+        # config.json may state any number of types; a row has at most as many segments as tokens
+        count = min(max(self.types - 1, 1), mask.shape[1])
+        starts = np.sort(rng.integers(1, mask.shape[1] + 1, (len(mask), count)))
         segments = np.sum(np.arange(mask.shape[1])[None, :, None] >= starts[:, None, :], axis=2)
         return np.asarray(np.where(mask == 1, np.minimum(segments, self.types - 1), 0), np.int64)
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from repogen.artifacts.tensors import TensorSpec
+from repogen.source.huggingface.text import TextSampler
 from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.source import SourceModel
-    from repogen.artifacts.tensors import TensorSpec
 
 B, S = "batch", "sequence"
 IDS = {"input_ids": (B, S), "attention_mask": (B, S)}
@@ -260,3 +261,10 @@ def test_sharded_and_pickled_weights(tmp_path: Path) -> None:
     arrays = sources[0].examples({"batch": 2, "sequence": 7}, 0)
     first, *others = (source.reference(arrays)["logits"] for source in sources)
     assert all((first == other).all() for other in others)
+
+
+def test_number_of_token_types_is_not_trusted() -> None:
+    """config.json can state any number, also for a model without token types; memory was allocated for each of them."""
+    specs = (TensorSpec("input_ids", "int64", ("batch", "sequence")),)
+    sampler = TextSampler(specs, vocabulary=8, special=frozenset(), pad=None, end=None, types=2**60, page=0)
+    assert sampler({"batch": 2, "sequence": 5}, 0)["input_ids"].shape == (2, 5)

@@ -255,3 +255,12 @@ def test_weights_without_those_of_a_lazy_module_are_rejected(tmp_path: Path) -> 
     error = rejected(lazy(), tmp_path / "w.safetensors")
     assert error.code == "source.weights-mismatch"
     assert "missing: 0.weight" in error.message
+
+
+def test_tensor_with_more_elements_than_the_file(tmp_path: Path) -> None:
+    """A file of 1 KB can contain a tensor of any shape, all of whose elements are one: it was converted first."""
+    module = nn.BatchNorm1d(2)
+    state = dict(module.state_dict())
+    state["num_batches_tracked"] = torch.zeros(1, dtype=torch.int32).expand(2**50)
+    torch.save(state, tmp_path / "w.pt")
+    assert "num_batches_tracked: file [1125899906842624], model []" in rejected(module, tmp_path / "w.pt").message
