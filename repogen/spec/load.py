@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from yaml.reader import Reader
@@ -14,7 +15,7 @@ from repogen.spec.document import Node, Rejected, compose, data
 from repogen.spec.merge import complete, is_rejected, locate, merged_values, walk
 from repogen.spec.models import Location, Spec, SpecFile
 from repogen.spec.paths import check_model_paths, check_repository, check_templates
-from repogen.spec.problems import Problem, SpecProblemsError, message_text, printable
+from repogen.spec.problems import MAX_SHOWN, Problem, SpecProblemsError, message_text, printable
 from repogen.spec.rules import check_model
 from repogen.spec.steps import check_steps
 from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
@@ -23,7 +24,7 @@ from repogen.targets import Target, find_target, newest_target, targets
 from repogen.triton_config.sections.base import key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from repogen.triton_config.sections.base import KeyPath
@@ -149,13 +150,17 @@ def _check(
         name: PartialModel(valid.models[name], frozenset()) if valid else salvage(model)
         for name, model in (models.items() if isinstance(models, dict) else ())
     }
-    for name, model in trusted.items():
-        findings += _model_findings(name, model, target, folder, completed)
-    for finding in check_steps(trusted):
+    of_models = (_model_findings(name, model, target, folder, completed) for name, model in trusted.items())
+    of_steps = _step_findings(trusted, completed)
+    # names are compared with all others for a hint, and only the first findings are printed
+    return valid, [*findings, *islice(chain(chain.from_iterable(of_models), of_steps), 2 * MAX_SHOWN)]
+
+
+def _step_findings(models: Mapping[str, PartialModel], completed: Node) -> Iterator[Finding]:
+    for finding in check_steps(models):
         path = ("models", *finding.path)
         if not _is_inherited(completed, path):  # an ensemble ignores inherited keys that it does not support
-            findings.append(finding._replace(path=path))
-    return valid, findings
+            yield finding._replace(path=path)
 
 
 def _model_findings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 MAX_SHOWN = 100
 _MAX_TEXT = 80
 _MAX_MESSAGE = 400
+_MAX_CHOICES = 50
+"""Choices that a hint lists; a spec can have thousands of models, inputs and dims."""
+MAX_COMPARED = 50
+"""Choices that a word is compared with."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,8 @@ def nearest(word: str, choices: Sequence[str]) -> str:
     'did you mean "dtype"?'
     """
     match = closest(word, choices)
-    return f'did you mean "{match}"?' if match else f"use one of {', '.join(choices)}"
+    more = " and more" if len(choices) > _MAX_CHOICES else ""
+    return f'did you mean "{match}"?' if match else f"use one of {', '.join(choices[:_MAX_CHOICES])}{more}"
 
 
 def suggestion(words: Sequence[str], choices: Sequence[str], otherwise: str) -> str:
@@ -124,7 +130,13 @@ def suggestion(words: Sequence[str], choices: Sequence[str], otherwise: str) -> 
 
 
 def closest(word: str, choices: Sequence[str]) -> str | None:
-    """Return the choice most similar to ``word``, or None if no choice is similar."""
+    """Return the choice most similar to ``word``, or None if no choice is similar.
+
+    Of very many choices, only the first ones with the same first letter are compared.
+    """
+    if len(choices) > MAX_COMPARED:
+        first = word[:1].lower()
+        choices = list(islice((choice for choice in choices if choice[:1].lower() == first), MAX_COMPARED))
     # difflib is quadratic in the length of its words, and all keys are short.
     matches = difflib.get_close_matches(word[:_MAX_TEXT].lower(), choices, n=1, cutoff=0.6)
     return matches[0] if matches else None

@@ -5,9 +5,10 @@ Source of the rules about Triton: measurements of tritonserver 2.51.0, and its m
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.spec.problems import closest
+from repogen.spec.problems import MAX_COMPARED, MAX_SHOWN, closest
 from repogen.spec.structure import Finding, PartialModel
 from repogen.spec.triton_rules import TRITON_RULES
 from repogen.targets import BFLOAT16_SINCE
@@ -23,6 +24,8 @@ Findings: TypeAlias = "Iterator[Finding]"
 
 # Source: torch.onnx.export, and the compatibility statement of ONNX Runtime.
 _OLDEST_OPSET = 7
+_MAX_OF_RULE = 2 * MAX_SHOWN
+"""Problems of one rule in one model; some are compared with all names of the spec."""
 
 
 def check_model(model: PartialModel, target: Target | None) -> Findings:
@@ -34,7 +37,7 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
     """
     for sections, rule in (*_RULES, *TRITON_RULES):
         if not sections & model.broken:
-            yield from rule(model.spec)
+            yield from islice(rule(model.spec), _MAX_OF_RULE)
     if target is not None and "export" not in model.broken:
         yield from _opset(model.spec, target)
     if target is not None and not {"source", "inputs", "outputs"} & model.broken:
@@ -66,7 +69,7 @@ def _dims_used(model: ModelSpec) -> Findings:
     # A file has its own inputs and dims, of which the spec names only those that it narrows; its source checks them.
     for name in model.dims if model.inputs and model.source.kind not in _FILES_WITH_DIMS else ():
         # A misspelled name is one problem, which `_shapes` reports.
-        if name not in used_dims and closest(name, undeclared) is None:
+        if name not in used_dims and (len(undeclared) > MAX_COMPARED or closest(name, undeclared) is None):
             yield Finding(("dims", name), "no input's shape has this dim", "remove it, or use it in a shape")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.spec.problems import nearest, printable
+from repogen.spec.problems import MAX_SHOWN, nearest, printable
 from repogen.spec.sources import EnsembleSource, PythonSource
 from repogen.spec.structure import Finding, PartialModel
 from repogen.triton_config.sections.model import NOT_FOR_ENSEMBLES
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from repogen.spec.sources import StepSpec
 
 Findings: TypeAlias = "Iterator[Finding]"
+
+_MAX_OF_MODEL = 2 * MAX_SHOWN
+"""Problems of one model; some are compared with all names of the spec."""
 
 
 def check_steps(models: Mapping[str, PartialModel]) -> Findings:
@@ -33,7 +37,8 @@ def check_steps(models: Mapping[str, PartialModel]) -> Findings:
             findings = _ensemble(name, model, models)
         else:
             findings = _graph(model)
-        yield from (finding._replace(path=(name, *finding.path)) for finding in findings)
+        first = islice(findings, _MAX_OF_MODEL)
+        yield from (finding._replace(path=(name, *finding.path)) for finding in first)
 
 
 def _graph(model: PartialModel) -> Findings:
@@ -80,7 +85,7 @@ def _ensemble(name: str, model: PartialModel, models: Mapping[str, PartialModel]
         if getattr(spec.triton, key):
             what = "applies only to the models in the steps; Triton rejects it in an ensemble"
             yield Finding(("triton", key), what, "set it for the models in the steps")
-    unknown = list(_unknown_models(name, spec, models))
+    unknown = list(islice(_unknown_models(name, spec, models), _MAX_OF_MODEL))
     yield from unknown
     if not unknown:
         yield from _cycle(name, models)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.spec.structure import Finding
+from repogen.triton_config.rules.findings import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,11 +42,11 @@ def triton_findings(model: ModelSpec) -> Findings:
 
 def name_findings(model: ModelSpec) -> Findings:
     """Yield names of tensors in ``triton:`` that are not in the model's ``inputs`` and ``outputs``."""
+    declared = {"input": dict.fromkeys(model.inputs), "output": dict.fromkeys(model.output_names)}
     for code, kind, path, name in _tensor_names(model.triton):
-        names = tuple(model.inputs) if kind == "input" else model.output_names
-        if names and name not in names:
+        if declared[kind] and name not in declared[kind]:
             what = f'{code}"{name}" is not an {kind} of the model'
-            yield Finding(("triton", *path), what, f"its {kind}s are {', '.join(names)}")
+            yield Finding(("triton", *path), what, f"its {kind}s are {listed(declared[kind])}")
 
 
 def _conflicts(triton: TritonSpec) -> Findings:

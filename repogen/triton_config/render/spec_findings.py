@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import json_format
 
+from repogen.artifacts.file_names import MAX_CONFIG_TOKENS
 from repogen.errors import ConfigError
 from repogen.targets import newest_target
 from repogen.triton_config.render.config_sections import merge_extra, section_config
@@ -65,7 +66,7 @@ def section_findings(triton: TritonSpec, kind: str) -> Iterator[tuple[KeyPath, F
         _complete_controls(control_input)
     for state in config.sequence_batching.state:
         _complete_state(state)
-    _complete_warmups(config)
+    yield from _warmup_findings(config)
     try:
         merge_extra(config, triton.extra, "")
     except ConfigError as error:
@@ -168,6 +169,21 @@ def _complete_state(state: ModelSequenceBatching.State) -> None:
         initial.data_type = initial.data_type or state.data_type
         if not initial.dims:
             initial.dims.extend(max(dim, 1) for dim in state.dims)
+
+
+def _warmup_findings(config: Message) -> Iterator[tuple[KeyPath, Finding]]:
+    """Add the inputs to the warmups of a message; if they would have more values than a config can have, remove them.
+
+    Yields:
+        A finding if they were removed.
+    """
+    count = len(config.model_warmup) * sum(1 + len(tensor.dims) for tensor in config.input)
+    if count <= MAX_CONFIG_TOKENS:
+        _complete_warmups(config)
+        return
+    config.ClearField("model_warmup")
+    message = f"the warmups have {count:,} values and dims together, more than a config.pbtxt can have"
+    yield ("model_warmup",), Finding("config.warmup", "error", message, "remove warmups")
 
 
 def _complete_warmups(config: Message) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import difflib
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from repogen.spec.load import load_spec
+from repogen.spec.models import ModelSpec
+from repogen.spec.problems import MAX_COMPARED, MAX_SHOWN
+from repogen.spec.triton_rules import name_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -364,3 +369,40 @@ def test_dims_of_inputs_that_the_spec_omits_are_valid_for_files(folder: Path, ki
     )
     (folder / "repogen.yaml").write_text(text)
     assert load_spec(folder / "repogen.yaml").models["m"].dims["batch"].max == 4
+
+
+def test_hints_of_a_large_spec_are_short(problems: Callable[[str | bytes], list[tuple[str, str, str]]]) -> None:
+    """Each of thousands of wrong names listed thousands of valid ones: a spec of 1 MB needed 5 GB."""
+    names = [f"{'n' * 100}{number}" for number in range(60)]
+    inputs = ", ".join(f"{name}: {{dtype: float32, shape: []}}" for name in names)
+    wrong = ", ".join(f"u{number}: {{}}" for number in range(220))
+    model_text = f'{{source: {{factory: "models.py:build"}}, inputs: {{{inputs}}}, triton: {{input: {{{wrong}}}}}}}'
+    text = f"models: {{m: {model_text}}}"
+    model = ModelSpec.model_validate(yaml.safe_load(model_text))
+    hints = [finding.hint for finding in name_findings(model)]
+    assert max(map(len, hints)) < 20 * 110
+    assert len(problems(text)) <= 2 * MAX_SHOWN
+
+
+def test_names_are_compared_with_few_others(
+    problems: Callable[[str | bytes], list[tuple[str, str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of wrong names were compared with thousands of valid ones, which took hours."""
+    comparisons: list[int] = []
+    compare = difflib.get_close_matches
+
+    def counted(word: str, choices: list[str], **options: Any) -> list[str]:
+        comparisons.append(len(choices))
+        return compare(word, choices, **options)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    shape = ", ".join(f"x_{number}" for number in range(400))
+    dims = ", ".join(f"dim_{number}: {{max: 4}}" for number in range(400))
+    models = ", ".join(f'm{number}: {{source: {{factory: "models.py:build"}}}}' for number in range(100))
+    steps = ", ".join(f"{{model: n{number}, inputs: {{a: b}}, outputs: {{a: c}}}}" for number in range(400))
+    problems(
+        f'models: {{m: {{source: {{factory: "models.py:build"}}, inputs: {{x: {{dtype: float32, shape: [{shape}]}}}}, '
+        f"dims: {{{dims}}}}}, e: {{source: {{kind: ensemble, steps: [{steps}]}}}}, {models}}}"
+    )
+    assert sum(comparisons) < 1000 * MAX_COMPARED
+    assert max(comparisons) <= MAX_COMPARED

@@ -50,3 +50,11 @@ def test_files_are_relative_to_the_spec(folder: Path) -> None:
     (folder / "repogen.yaml").write_text(SPEC % "output: {y: {label_filename: classes.txt}}")
     triton = load_spec(folder / "repogen.yaml").models["m"].triton
     assert triton.files == {("output", "y", "label_filename"): "classes.txt"}
+
+
+def test_warmups_of_many_inputs(problems: Callable[[str | bytes], list[tuple[str, str, str]]]) -> None:
+    """Each warmup has a value for each input: a spec of 100 KB needed gigabytes."""
+    inputs = ", ".join(f"x{number}: {{}}" for number in range(250))
+    triton = f"{{input: {{{inputs}}}, model_warmup: [{', '.join(['{}'] * 250)}]}}"
+    all_problems = problems(f'models: {{m: {{source: {{factory: "models.py:e"}}, triton: {triton}}}}}')
+    assert any("125,000 values and dims together" in what for _, _, what in all_problems)
