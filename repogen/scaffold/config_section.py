@@ -19,9 +19,9 @@ from repogen.triton_config.text.parse import empty_config
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from repogen.artifacts.tensors import Signature
+    from repogen.artifacts.tensors import Dim, Signature
     from repogen.triton_config.sections.base import KeyPath
     from repogen.triton_config.text.parse import ModelConfig
 
@@ -50,8 +50,11 @@ def triton_section(
         section["instance_group"] = [dict(_TRITONS_GROUP)]
     section |= {name: _SPECIAL.get(name, _plain)(value) for name, value in fields.items() if name not in rest}
     _place_state_files(section, directory)
+    shapes_of_warmups = {
+        tensor.name: tensor.shape[1:] if config.max_batch_size > 0 else tensor.shape for tensor in signature.inputs
+    }
     for entry, warmup in zip(section.get("model_warmup", ()), config.model_warmup, strict=True):
-        if sizes := _warmup_sizes(warmup, signature, batched=config.max_batch_size > 0):
+        if sizes := _warmup_sizes(warmup, shapes_of_warmups):
             entry["sizes"] = sizes
     for kind, tensors in (("input", config.input), ("output", config.output)):
         specs = signature.inputs if kind == "input" else signature.outputs
@@ -244,13 +247,14 @@ def _warmups(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - protobuf
     return warmups
 
 
-def _warmup_sizes(warmup: Any, signature: Signature, *, batched: bool) -> dict[str, int]:  # noqa: ANN401 - protobuf
-    """Return the sizes of the dynamic dims in a warmup's request; none for a dim that has two sizes in it."""
+def _warmup_sizes(warmup: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> dict[str, int]:  # noqa: ANN401 - protobuf
+    """Return the sizes of the dynamic dims in a warmup's request; none for a dim that has two sizes in it.
+
+    A graph and its config can have many thousands of inputs and warmups, so only the inputs of the request are read.
+    """
     sizes: dict[str, set[int]] = {}
-    for tensor in signature.inputs:
-        shape = tensor.shape[1:] if batched else tensor.shape
-        dims = warmup.inputs[tensor.name].dims if tensor.name in warmup.inputs else ()
-        for dim, size in zip(shape, dims, strict=False):
+    for name in sorted(warmup.inputs):
+        for dim, size in zip(shapes.get(name, ()), warmup.inputs[name].dims, strict=False):
             if isinstance(dim, str) and size > 0:
                 sizes.setdefault(dim, set()).add(size)
     return {dim: next(iter(values)) for dim, values in sizes.items() if len(values) == 1}

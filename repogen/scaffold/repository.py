@@ -20,7 +20,7 @@ from repogen.artifacts.named_file import NamedFile
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
-from repogen.files import is_directory, is_file, is_inside, read_bytes
+from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_bytes
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import code_file, directory_of_step, is_model, latest_version, models_of
 from repogen.repository.publish import is_foreign
@@ -331,10 +331,10 @@ def _calls(file: Path) -> Iterator[str]:
 def _ensemble(existing: _Existing) -> ModelDescription:
     config = existing.config
     steps = ensemble_steps(config)
-    if repeated := next(
-        (step.model for step in steps if len({s.version for s in steps if s.model == step.model}) > 1), ""
-    ):
-        raise _unsupported(f"it uses two versions of {repeated}")
+    versions: dict[str, int | None] = {}
+    for step in steps:
+        if versions.setdefault(step.model, step.version) != step.version:
+            raise _unsupported(f"it uses two versions of {step.model}")
     signature = _config_signature(config)
     section, spec, notes = triton_section(config, existing.files_dir, signature)
     notes += _differences(existing, spec, signature, "")
@@ -397,10 +397,7 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
         if initial.data_file
     }
     try:
-        files = {
-            path: NamedFile(name, read_bytes(existing.directory / "initial_state" / name))
-            for path, name in states.items()
-        }
+        files = dict(_state_files(existing.directory / "initial_state", states))
         facts = ModelFacts(
             existing.name, signature, config.max_batch_size, labels=labels, states=files, backend=backend
         )
@@ -412,6 +409,19 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
     except (KeyError, OSError) as error:
         return [f"a file of the config: {error}"]
     return compared(config, rendered, existing.name)
+
+
+def _state_files(directory: Path, names: dict[str, str]) -> Iterator[tuple[str, NamedFile]]:
+    """Yield the files with initial states of a model, by their path in the spec.
+
+    Raises:
+        OSError: One cannot be read, or they are too large together: many links may lead to one file.
+    """
+    left = MAX_TEXT_BYTES
+    for path, name in names.items():
+        content = read_bytes(directory / name, left)
+        left -= len(content)
+        yield path, NamedFile(name, content)
 
 
 def _not_expressed(notes: list[str]) -> Iterator[str]:

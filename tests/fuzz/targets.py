@@ -361,6 +361,7 @@ def _huggingface_files(directory: Path) -> Read:
 
 def _text(directory: Path) -> Read:
     """Fuzz Python code that is parsed, class names, requirements, and the log of a worker."""
+    from repogen.files import MAX_TEXT_BYTES
     from repogen.repository.layout import requirements_in
     from repogen.scaffold.describe import describe
     from repogen.triton_config.render.named_files import _lines, _read_text
@@ -377,7 +378,7 @@ def _text(directory: Path) -> Read:
         _read_all(
             lambda: describe(f"{path}:build", directory),
             lambda: requirements_in(directory),
-            lambda: _lines(_read_text(directory, path.name)),
+            lambda: _lines(_read_text(directory, path.name, MAX_TEXT_BYTES)),
             lambda: log(path),
         )
 

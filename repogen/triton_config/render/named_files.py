@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from repogen.triton_config.render.model_facts import GoldenRow
 from repogen.triton_config.render.tensors import control_names, triton_fed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from repogen.artifacts.named_file import NamedFile
@@ -40,7 +42,7 @@ def with_files(
     """
     labels = {name: label_file(lines) for name, lines in {**verified.labels, **_spec_labels(triton, root)}.items()}
     state_paths = [file for path, file in triton.files.items() if path[0] == "sequence_batching"]
-    states = {file: data_file("state", _read_bytes(root, file, _MAX_STATE_BYTES)) for file in state_paths}
+    states = _states(root, state_paths)
     golden_files: dict[str, NamedFile] = {}
     golden_rows: dict[str, GoldenRow] = {}
     if any(warmup.data == "golden" for warmup in triton.model_warmup):
@@ -54,9 +56,33 @@ def with_files(
     return completed, tuple({file.name: file for file in files}.values())
 
 
+def _states(root: Path, files: Iterable[str]) -> dict[str, NamedFile]:
+    """Return the files with initial states; a spec can name one file many times, as ``./a`` and ``././a``.
+
+    Raises:
+        ConfigError: One cannot be read, or they are too large together.
+    """
+    by_path: dict[str, NamedFile] = {}
+    left = _MAX_STATE_BYTES
+    states = {}
+    for file in files:
+        path = os.path.realpath(root / file)
+        if path not in by_path:
+            by_path[path] = data_file("state", _read_bytes(root, file, left))
+            left -= len(by_path[path].content)
+        states[file] = by_path[path]
+    return states
+
+
 def _spec_labels(triton: TritonSpec, root: Path) -> dict[str, list[str]]:
     files = {name: extra.label_filename for name, extra in triton.output.items() if extra.label_filename is not None}
-    return {name: _lines(_read_text(root, file)) for name, file in files.items()}
+    left = MAX_TEXT_BYTES
+    labels = {}
+    for name, file in files.items():
+        text = _read_text(root, file, left)
+        left -= len(text)
+        labels[name] = _lines(text)
+    return labels
 
 
 def _lines(text: str) -> list[str]:
@@ -86,9 +112,9 @@ def _raw_bytes(array: Array) -> bytes:
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
-def _read_text(root: Path, file: str) -> str:
+def _read_text(root: Path, file: str, limit: int) -> str:
     try:
-        return _read_bytes(root, file, MAX_TEXT_BYTES).decode()
+        return _read_bytes(root, file, limit).decode()
     except UnicodeDecodeError as error:
         hint = "save it as UTF-8, with one name per line"
         raise ConfigError(f"{file} is not UTF-8", hint, code="config.labels") from error

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import onnx
 import pytest
 import yaml
 from onnx import helper
 
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SpecError
+from repogen.scaffold import repository as scaffold_repository
+from repogen.scaffold.config_section import triton_section
 from repogen.scaffold.describe import describe
 from repogen.scaffold.files import scaffold_from
 from repogen.spec.load import load_spec
+from repogen.triton_config.text.parse import parse
 from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 GROUP = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
@@ -486,3 +490,40 @@ def test_code_is_not_copied_next_to_the_spec(tmp_path: Path, monkeypatch: pytest
     assert f"timm/{name} has the name of a Python file" in description.omitted[0]
     scaffold_from(description, tmp_path / "spec", force=False)
     assert not (tmp_path / "spec" / "timm").exists()
+
+
+class CountedInputs(tuple[TensorSpec, ...]):
+    """Inputs that count how often they are read."""
+
+    __slots__ = ()
+    reads: ClassVar[list[int]] = []
+
+    def __iter__(self) -> Iterator[TensorSpec]:
+        """Count."""
+        self.reads.append(1)
+        return super().__iter__()
+
+
+def test_warmups_of_a_graph_with_many_inputs() -> None:
+    """16,000 empty warmups, each compared with the 100,000 inputs of a graph, took hours."""
+    inputs = CountedInputs([TensorSpec("x", "float32", ("batch", "length")), TensorSpec("y", "float32", (4,))])
+    value = 'inputs { key: "x" value { data_type: TYPE_FP32 dims: [ 2, 5 ] zero_data: true } }'
+    config = parse(
+        'name: "m"' + 'model_warmup { name: "w" }' * 100 + f'model_warmup {{ name: "w" batch_size: 1 {value} }}', "c"
+    )
+    CountedInputs.reads.clear()
+    _, spec, _ = triton_section(config, "m", Signature(inputs, ()))
+    assert len(CountedInputs.reads) < 10
+    assert [warmup.sizes for warmup in spec.model_warmup[-1:]] == [{"batch": 2, "length": 5}]
+
+
+def test_states_that_link_to_one_file_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand links to a file of 16 MB needed 16 GB."""
+    monkeypatch.setattr(scaffold_repository, "MAX_TEXT_BYTES", 100)
+    (tmp_path / "f").write_bytes(bytes(60))
+    for name in ("a", "b"):
+        (tmp_path / name).symlink_to("f")
+    files = scaffold_repository._state_files(tmp_path, {"m/a": "a", "m/b": "b"})  # noqa: SLF001 - of a whole model, many other limits apply
+    assert next(files)[0] == "m/a"
+    with pytest.raises(OSError, match="larger than 40 bytes"):
+        next(files)

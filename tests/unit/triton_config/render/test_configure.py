@@ -6,6 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from repogen.resources import templates_dir
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render import named_files
 from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import (
@@ -28,7 +30,9 @@ from repogen.triton_config.sections.model import (
     LatestPolicy,
     TritonSpec,
     VersionPolicySpec,
+    WarmupSpec,
 )
+from repogen.triton_config.sections.tensors import OutputExtraSpec
 from repogen.triton_config.text.parse import PbtxtError, parse
 from repogen.triton_config.text.view import tensor_views
 from tests.support import config_sections
@@ -616,3 +620,34 @@ def test_target_with_gpus_sets_the_default_instance_group(groups: tuple[Instance
     (group,) = parse(text, "config.pbtxt").instance_group
     assert type(group).Kind.Name(group.kind) == kind
     assert ("target.device is gpu" in text) == (kind == "KIND_GPU")
+
+
+def test_one_file_of_many_states_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spec of a few KB could read one file thousands of times, and keep each copy."""
+    read = Mock(wraps=named_files._read_bytes)  # noqa: SLF001 - what reads a file
+    monkeypatch.setattr(named_files, "_read_bytes", read)
+    (tmp_path / "zeros").write_bytes(bytes(16))
+    files = named_files._states(tmp_path, ["zeros", "./zeros", "././zeros"])  # noqa: SLF001 - the files of many states
+    assert read.call_count == 1
+    assert len({id(file) for file in files.values()}) == 1
+
+
+def test_labels_have_a_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each output of a model can name the same file."""
+    monkeypatch.setattr(named_files, "MAX_TEXT_BYTES", 10)
+    (tmp_path / "labels.txt").write_text("a\nb\nc\n", encoding="utf-8")
+    output = {name: OutputExtraSpec(label_filename="labels.txt") for name in ("y", "z")}
+    with pytest.raises(ConfigError, match="larger than 4 bytes"):
+        named_files._spec_labels(TritonSpec(output=output), tmp_path)  # noqa: SLF001 - as above
+
+
+def test_warmups_of_a_graph_with_many_inputs() -> None:
+    """Each warmup has a value for each input, which the spec need not name."""
+    signature = Signature(
+        tuple(TensorSpec(f"x{number}", "float32", (4,)) for number in range(200)),
+        (TensorSpec("y", "float32", (4,)),),
+    )
+    triton = TritonSpec(model_warmup=(WarmupSpec(),) * 200)
+    with pytest.raises(ConfigError, match="80,000 values and dims together") as caught:
+        configured(signature, triton, largest=0)
+    assert caught.value.code == "config.warmup"
