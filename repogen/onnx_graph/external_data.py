@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from repogen.files import exists, is_file, is_inside
+from repogen.files.content import ContentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ _MEMORY = "*/_ORT_MEM_ADDR_/*"
 
 Source: kTensorProtoMemoryAddressTag in onnxruntime/core/framework/tensorprotoutils.h.
 """
+MAX_LOCATIONS = 10_000
+"""Files with external data of one graph; some exporters write one for each tensor."""
 _MAX_BYTES = 2**63 - 1
 _MAX_DIGITS = 19
 _EXTERNAL = 1  # TensorProto.DataLocation; the number avoids an import of onnx
@@ -88,8 +91,19 @@ class External:
 
 
 def external(proto: onnx.ModelProto) -> Iterator[External]:
-    """Yield the declared location of each tensor with external data."""
-    yield from (external_of(tensor) for tensor in tensors(proto) if tensor.data_location == _EXTERNAL)
+    """Yield the declared location of each tensor with external data.
+
+    Raises:
+        ContentError: There are very many locations, each of which has to be looked up.
+    """
+    locations: set[str] = set()
+    for tensor in tensors(proto):
+        if tensor.data_location == _EXTERNAL:
+            entry = external_of(tensor)
+            locations.add(entry.location)
+            if len(locations) > MAX_LOCATIONS:
+                raise ContentError(f"has external data in more than {MAX_LOCATIONS} files")
+            yield entry
 
 
 def external_of(tensor: onnx.TensorProto) -> External:

@@ -15,6 +15,7 @@ from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, 
 from repogen.onnx_graph.output_shapes import infer_outputs
 from repogen.onnx_graph.parsed_size import needs_more_memory
 from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.text.parse import MAX_RANK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ _MAX_EXPANDED_BYTES = 2**30
 """Of a graph of several million nodes."""
 _MAX_EXPANSION = 8
 """Of decision trees, which are lists of small numbers: such a number has 1 to 3 bytes in a file and 8 in memory."""
-_MAX_RANK = 1000
 _MAX_NAME = 10_000
 """Characters of the name of an input, an output or a dim."""
 
@@ -84,7 +84,7 @@ def _require_usable(value: onnx.ValueInfoProto) -> None:
         ContentError: It has very many dims, or a name that is very long or is not UTF-8.
     """
     dims = value.type.tensor_type.shape.dim
-    if len(dims) > _MAX_RANK:
+    if len(dims) > MAX_RANK:
         raise ContentError(f"has an input or output with {len(dims)} dims: {value.name!r:.60}")
     names = (value.name, *(dim.dim_param for dim in dims))
     if not all(isinstance(name, str) for name in names):  # protobuf returns text that is not UTF-8 as bytes
@@ -104,11 +104,12 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     """
     try:
         proto = parse_model(path)
+        findings = list(_external(proto, path))
     except OSError as error:
         return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
     except ContentError as error:
         return None, [_broken_finding(f"{path.name} {error}", hint_for(error) or _RETRY)]
-    return _facts(proto), list(_external(proto, path))
+    return _facts(proto), findings
 
 
 _TOO_MANY_PARTS = (
@@ -174,8 +175,11 @@ def _dim(axis: int, dim: onnx.TensorShapeProto.Dimension) -> Dim:
 
 def _external(proto: onnx.ModelProto, path: Path) -> Iterator[Finding]:
     reported: set[str] = set()
+    problems: dict[str, str] = {}
     for entry in external(proto):
-        problem = misplaced(path, entry.location)
+        if entry.location not in problems:
+            problems[entry.location] = misplaced(path, entry.location)
+        problem = problems[entry.location]
         if problem == OUTSIDE_LINK and is_file(path.parent / entry.location):
             continue  # ONNX Runtime follows symlinks; another rule reports those that leave the repository
         problem = f"{problem}: {entry.location!r}" if problem else cut_short(path, entry)

@@ -17,8 +17,9 @@ from repogen.onnx_graph.normalize import is_unnamed
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
+    from repogen.onnx_graph.external_data import External
     from repogen.source.common.graph_inputs import GraphDim
 
 _EXPORT_AGAIN = "export it again, or download it again"
@@ -177,8 +178,8 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
         SourceError: A location is outside the directory, is not a regular file, or is shorter than its tensors.
     """
     files: dict[str, Path] = {}
-    for entry in external(proto):
-        if problem := misplaced(path, entry.location):
+    for entry in _external(proto, path):
+        if problem := "" if entry.location in files else misplaced(path, entry.location):
             raise SourceError(
                 f"the external data of {path.name} (tensor {entry.tensor!r}) {problem}: {entry.location!r}",
                 "keep the data file next to the .onnx file; to save it that way: onnx.save(model, path, "
@@ -195,6 +196,13 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
             )
         files.setdefault(entry.location, Path(os.path.realpath(path.absolute().parent / entry.location)))
     return tuple(files.values())
+
+
+def _external(proto: onnx.ModelProto, path: Path) -> Iterator[External]:
+    try:
+        yield from external(proto)
+    except ContentError as error:
+        raise _broken_error(path, str(error)) from error
 
 
 def _broken_error(path: Path, problem: str, hint: str = _EXPORT_AGAIN, details: str = "") -> SourceError:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from repogen.errors import ConfigError
 from repogen.files.content import ContentError, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from google.protobuf.descriptor import FieldDescriptor
@@ -37,6 +38,8 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 """A token of protobuf's text format, or what is between two tokens."""
+MAX_RANK = 1000
+"""Dims of a tensor; NumPy supports 64."""
 _PROTOBUF_MODULE = "tritonclient.grpc.model_config_pb2"
 _UNKNOWN_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
 
@@ -124,10 +127,10 @@ def parse(text: str, origin: str) -> ModelConfig:
         An ``inference.ModelConfig`` message.
 
     Raises:
-        PbtxtError: Not a ModelConfig, and the message names ``origin:line:column``; or too large.
+        PbtxtError: Not a ModelConfig, and the message names ``origin:line:column``; or too large; or a tensor has
+            very many dims.
     """
-    if reason := oversize_reason(text):
-        raise PbtxtError(f"{origin} {reason}", "check that this is the right file", where=origin)
+    require_plausible_size(text, origin)
     if text.startswith("\N{BYTE ORDER MARK}"):
         raise PbtxtError(
             f"{origin} begins with a UTF-8 byte order mark, which Triton rejects",
@@ -139,7 +142,7 @@ def parse(text: str, origin: str) -> ModelConfig:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an unknown escape, which is also reported as an error
-            return text_format.Parse(text, empty_config())
+            config = text_format.Parse(text, empty_config())
     except text_format.ParseError as error:
         line, column = error.GetLine() or 0, error.GetColumn() or 0
         message = str(error).removeprefix(f"{line}:{column} : ")
@@ -149,6 +152,30 @@ def parse(text: str, origin: str) -> ModelConfig:
     except ValueError as error:  # the number of an enum is not checked by the parser, which then has no position
         hint = "write the name of the value, such as TYPE_FP32"
         raise PbtxtError(f"{origin}: {error}", hint, line=1, column=1, where=f"{origin}:1:1") from error
+    if (rank := max(map(len, _shapes(config)), default=0)) > MAX_RANK:
+        hint = "check that this is the right file: no runtime supports such a tensor"
+        raise PbtxtError(f"{origin} has a tensor with {rank} dims; the limit is {MAX_RANK}", hint, where=origin)
+    return config
+
+
+def _shapes(config: ModelConfig) -> Iterator[Sequence[int]]:
+    """Yield the dims of every tensor of a config; rules compare those of one with those of many others."""
+    for tensor in chain(config.input, config.output):
+        yield from (tensor.dims, tensor.reshape.shape)
+    for warmup in config.model_warmup:
+        yield from (value.dims for value in warmup.inputs.values())
+    for state in config.sequence_batching.state:
+        yield from (state.dims, *(initial.dims for initial in state.initial_state))
+
+
+def require_plausible_size(text: str, origin: str) -> None:
+    """Require a config that is not much larger than any real one; see ``oversize_reason``.
+
+    Raises:
+        PbtxtError: It is.
+    """
+    if reason := oversize_reason(text):
+        raise PbtxtError(f"{origin} {reason}", "check that this is the right file", where=origin)
 
 
 def oversize_reason(text: str) -> str:

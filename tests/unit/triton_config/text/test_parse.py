@@ -66,3 +66,20 @@ def test_number_of_an_enum_that_is_out_of_range() -> None:
     """The parser does not check it, and the message class raises another error."""
     with pytest.raises(PbtxtError, match="Value out of range: 999999999999"):
         parse('input { name: "x" data_type: 999999999999 dims: 1 }', "m/config.pbtxt")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input { dims: [ %s ] }",
+        "output { reshape { shape: [ %s ] } }",
+        'model_warmup { inputs { key: "x" value { dims: [ %s ] } } }',
+        "sequence_batching { state { dims: [ %s ] } }",
+        "sequence_batching { state { initial_state { dims: [ %s ] } } }",
+    ],
+)
+def test_tensor_with_very_many_dims(text: str) -> None:
+    """The dims of one tensor are compared with those of thousands of others: a file of 100 KB took a minute."""
+    parse(text % ", ".join("1" * 1000), "c")
+    with pytest.raises(PbtxtError, match="1001 dims"):
+        parse(text % ", ".join("1" * 1001), "c")
