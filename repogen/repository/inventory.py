@@ -84,10 +84,13 @@ def read_model(repository: Path, name: str) -> ModelRecord:
     directory = directory_of_step(repository, name) or model_dir(repository, name)
     numbers = triton_versions(directory)
     served, held, problem = _served(directory, numbers)
+    manifests = _Manifests()
     records = tuple(
         record
         for number in reversed(versions(directory))
-        if (record := _version(directory, number, number in served)).manifest is not None or is_directory(record.path)
+        if (record := _version(directory, number, number in served, manifests.read(directory / str(number)))).manifest
+        is not None
+        or is_directory(record.path)
     )  # without a version that a prune deletes at the same time
     if lost := sorted(set(served) - {record.version for record in records}):
         problem = f"Triton serves version {', '.join(map(str, lost))}, whose directory does not exist"
@@ -111,9 +114,32 @@ def _served(directory: Path, numbers: list[int]) -> tuple[tuple[int, ...], int |
     return served_versions(parsed, numbers), held_version(config), ""
 
 
-def _version(directory: Path, number: int, served: bool) -> VersionRecord:  # noqa: FBT001 - a column of the record
+class _Manifests:
+    """Reads the manifests of a model; links of many versions can lead to one file, which may have 16 MiB."""
+
+    def __init__(self) -> None:
+        self._by_file: dict[tuple[int, int], tuple[Manifest | None, str]] = {}
+
+    def read(self, path: Path) -> tuple[Manifest | None, str]:
+        """Return the manifest of a version's directory, or why there is none."""
+        try:
+            status = (path / MANIFEST_FILE).stat()
+        except OSError:
+            return _manifest(path)  # which has the reason
+        key = (status.st_dev, status.st_ino)
+        if key not in self._by_file:
+            self._by_file[key] = _manifest(path)
+        return self._by_file[key]
+
+
+def _version(
+    directory: Path,
+    number: int,
+    served: bool,  # noqa: FBT001 - a column of the record
+    read: tuple[Manifest | None, str],
+) -> VersionRecord:
     path = directory / str(number)
-    manifest, problem = _manifest(path)
+    manifest, problem = read
     return VersionRecord(
         directory.name,
         number,

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from repogen.artifacts.built_model import FileRecord, Lossy
 from repogen.artifacts.file_names import (
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _MAIN_FILES = {"python": PYTHON_FILE, "ensemble": CONFIG_FILE}
 _MAX_PARTS = 32
+_MAX_KEYS = 20_000
+"""Of a fingerprint: distributions, and files of code and weights. All manifests of a repository are read at once."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -85,10 +87,10 @@ _Tensors = tuple[Annotated[TensorSpec, AfterValidator(_valid_tensor)], ...]
 
 
 class _Provenance(Part):
-    tools: dict[str, str]
+    tools: Annotated[dict[str, str], Field(max_length=_MAX_KEYS)]
     git_commit: str
     spec_sha256: str
-    fingerprint: dict[str, str]
+    fingerprint: Annotated[dict[str, str], Field(max_length=_MAX_KEYS)]
     target: str
     exporter: str
     opset: Count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from repogen.triton_config.text.parse import require_plausible_size
 from repogen.triton_config.text.source_map import locate_fields, tokens
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def serving_only(config: str, version: int) -> str:
         version: The version.
 
     Raises:
-        PbtxtError: The text's braces are not balanced.
+        PbtxtError: The text's braces are not balanced, or it is too large.
 
     >>> serving_only('name: "m"', 2)
     'name: "m"\n\nversion_policy: { specific: { versions: [ 2 ] } }\n'
@@ -66,10 +67,34 @@ def serving(config: str, *versions: int) -> str:
     """Return the text of a config.pbtxt that serves some versions; see ``serving_only``."""
     numbers = ", ".join(map(str, versions))
     policy = f"{_FIELD}: {{ specific: {{ versions: [ {numbers} ] }} }}"
-    position = locate_fields(config, "config.pbtxt").positions.get(_FIELD)
-    if position is None:
+    span = _policy_span(config)
+    if span is None:
         return "\n".join((config.rstrip("\n"), "", policy, ""))
-    return config[: _offset(config, position)] + policy + config[_end_of_message(config, position) :]
+    return config[: span[0]] + policy + config[span[1] :]
+
+
+def policy_text(config: str) -> str:
+    """Return the version policy in the text of a config.pbtxt; empty without one.
+
+    Raises:
+        PbtxtError: The text's braces are not balanced, or it is too large.
+
+    >>> policy_text('name: "m" version_policy { all { } }')
+    'version_policy { all { } }'
+    """
+    span = _policy_span(config)
+    return "" if span is None else config[slice(*span)]
+
+
+def _policy_span(config: str) -> tuple[int, int] | None:
+    """Return where the version policy begins and ends in a text; None without one.
+
+    Raises:
+        PbtxtError: The text's braces are not balanced, or it is too large.
+    """
+    require_plausible_size(config, "config.pbtxt")
+    position = locate_fields(config, "config.pbtxt").positions.get(_FIELD)
+    return None if position is None else (_offset(config, position), _end_of_message(config, position))
 
 
 def _end_of_message(text: str, name: Position) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from repogen.errors import ConfigError
 from repogen.repository.hold import held_version, hold_text
 from repogen.repository.layout import config_bytes, versions
-from repogen.repository.version_policy import serving_only
+from repogen.repository.version_policy import policy_text, serving_only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +33,22 @@ def origin_of_config(model: Path) -> int | None:
     held = held_version(config)
     if held is not None:
         return held if config == _changed(model, held, held=True) else None
-    numbers = [number for number in reversed(versions(model)) if config_bytes(model / str(number)) is not None]
+    numbers = list(reversed(versions(model)))
     own = next((number for number in numbers if config == config_bytes(model / str(number))), None)
     if own is not None:
         return own
-    return next((number for number in numbers if config == _changed(model, number, held=False)), None)
+    number = _synced_version(config)
+    return number if number in numbers and config == _changed(model, number, held=False) else None
+
+
+def _synced_version(config: bytes) -> int:
+    """Return the only version that a config.pbtxt can be that of after a sync: the one that its policy names; or -1."""
+    try:
+        policy = policy_text(config.decode())
+    except (ConfigError, UnicodeDecodeError):
+        return -1
+    numbers = re.findall(r"[0-9]{1,19}", policy)
+    return int(numbers[0]) if len(numbers) == 1 else -1
 
 
 def _changed(model: Path, version: int, *, held: bool) -> bytes | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -141,15 +142,18 @@ def _files_elsewhere(model: Path, config: ModelConfig) -> Iterator[str]:
 def _graph_files(model: Path, config: ModelConfig) -> Iterator[Path]:
     """Yield the ONNX files of a model, and those that its config names; a directory may take the place of one."""
     names = [name.lstrip("/") for _, name in model_filenames(config)]
+    files: dict[str, Path] = {}  # links and names such as "a/../model.onnx" can lead to one file thousands of times
     for version in sorted(entry for entry in model.iterdir() if is_directory(entry)):
         paths = [path for path in version.iterdir() if path.suffix == ".onnx"]
-        for path in sorted({*paths, *(version / name for name in names)}):
-            yield from (entry for entry in (path, path / MODEL_FILE) if is_file(entry))
+        for path in sorted({*paths, *(version / name for name in names)}, key=lambda path: (len(path.parts), path)):
+            for entry in (path, path / MODEL_FILE):
+                files.setdefault(os.path.join(os.path.realpath(entry.parent), entry.name), entry)  # noqa: PTH118 - text
+    yield from (file for file in files.values() if is_file(file))
 
 
 def _external_problems(path: Path) -> Iterator[str]:
     status = path.stat()
-    external = _external_data(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    external = _external_data(_GraphFile(path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
     if external.problem:
         yield f" {external.problem}, so it is not known which files it reads"
     for location in sorted(external.locations):
@@ -170,8 +174,19 @@ class _ExternalData:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class _GraphFile:
+    """An ONNX file; equal to another one with the same content, whatever its path is."""
+
+    path: Path = dataclass_field(compare=False)
+    device: int
+    inode: int
+    size: int
+    mtime: int
+
+
 @lru_cache(maxsize=4096)
-def _external_data(path: Path, mtime: int, size: int, inode: int) -> _ExternalData:  # noqa: ARG001 - the key of the cache
+def _external_data(file: _GraphFile) -> _ExternalData:
     """Return where the external data of a graph is.
 
     A file that cannot be parsed here may still be a graph for the server's parser.
@@ -180,9 +195,9 @@ def _external_data(path: Path, mtime: int, size: int, inode: int) -> _ExternalDa
     from repogen.onnx_graph.facts import parse_model  # noqa: PLC0415 - the same
 
     try:
-        if not _contains(path, b"location"):  # the key of every reference; a graph without one need not be parsed
+        if not _contains(file.path, b"location"):  # the key of every reference; without one, it need not be parsed
             return _ExternalData()
-        return _ExternalData(frozenset(entry.location for entry in external(parse_model(path))))
+        return _ExternalData(frozenset(entry.location for entry in external(parse_model(file.path))))
     except OSError as error:
         return _ExternalData(problem=f"cannot be read: {reason(error)}")
     except ContentError as error:
@@ -228,9 +243,9 @@ def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
     yield from _names_of_libraries(config)
     if not is_python(model, config):
         yield from _code(config)
-        patterns = (*_LIBRARIES, config.runtime) if config.runtime else _LIBRARIES
+        # a runtime with the signs of a pattern is not a plain name
         for path in (path for directory in _directories(model) for path in sorted(directory.iterdir())):
-            if any(fnmatchcase(path.name, pattern) for pattern in patterns):
+            if path.name == config.runtime or any(fnmatchcase(path.name, pattern) for pattern in _LIBRARIES):
                 yield f"{path.relative_to(model.parent)} is a file that Triton would run as code"
 
 

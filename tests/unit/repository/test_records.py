@@ -319,3 +319,11 @@ def test_many_values_of_a_wrong_type() -> None:
     """Each would need a kilobyte of memory for its error, and 16 MiB of text have eight million."""
     with pytest.raises(MalformedRecordError, match="has more than 1,000,000 values"):
         manifest_from_json(f'{{"files": [{"1," * 1_000_001}1]}}')
+
+
+def test_fingerprint_with_very_many_keys() -> None:
+    """The manifests of all versions are read at once, and short keys need much more memory than their text."""
+    document = json.loads(manifest_to_json(MANIFEST))
+    document["provenance"]["fingerprint"] = {f"{number:x}": "" for number in range(20_001)}
+    with pytest.raises(MalformedRecordError, match=r"provenance\.fingerprint"):
+        manifest_from_json(json.dumps(document))

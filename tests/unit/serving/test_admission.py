@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import onnx
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from repogen.api.check import check, check_report
 from repogen.check.checker import Selection
 from repogen.errors import ConfigError
+from repogen.onnx_graph import external_data
 from repogen.serving import admission
 from repogen.serving.admission import read_refusals, require_admitted, unexamined_code
 from repogen.targets import DEFAULT_RELEASE
@@ -399,3 +402,40 @@ def test_code_that_is_not_examined(tmp_path: Path, config: str, files: tuple[str
             require_admitted(directory, config)
     else:
         require_admitted(directory, config)
+
+
+def test_names_that_lead_to_one_graph_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of names such as `a/../model.onnx`, and links, made a command parse one graph for hours."""
+    names = ["a/../model.onnx", "a/../a/../model.onnx", "b/../model.onnx"]
+    config = "".join(f'cc_model_filenames {{ key: "{number}" value: "{name}" }}' for number, name in enumerate(names))
+    directory = model(tmp_path, ONNX + config)
+    graphs.with_external(directory / "1" / "model.onnx")
+    for name in ("a", "b"):
+        (directory / "1" / name).mkdir()
+    (directory / "2").symlink_to("1")
+    (directory / "3").mkdir()
+    (directory / "3" / "model.onnx").symlink_to("../1/model.onnx")
+    read = Mock(wraps=admission._contains)  # noqa: SLF001 - what reads the file
+    monkeypatch.setattr(admission, "_contains", read)
+    admission._external_data.cache_clear()  # noqa: SLF001 - of other tests
+    assert read_refusals(directory) == ()
+    assert [call.args[0] for call in read.call_args_list] == [directory / "1" / "model.onnx"]
+
+
+def test_external_data_in_very_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is looked up."""
+    monkeypatch.setattr(external_data, "MAX_LOCATIONS", 0)
+    admission._external_data.cache_clear()  # noqa: SLF001 - of other tests
+    directory = model(tmp_path)
+    graphs.with_external(directory / "1" / "model.onnx")
+    (reason,) = read_refusals(directory)
+    assert "external data in more than 0 files" in reason
+
+
+def test_runtime_is_not_a_pattern(tmp_path: Path) -> None:
+    """A pattern of 300 KB took 10 s to compile."""
+    directory = model(tmp_path, ONNX + f'runtime: "{"*a" * 100_000}b"')
+    before = time.process_time()
+    (reason,) = read_refusals(directory)
+    assert "is not a plain name" in reason
+    assert time.process_time() - before < 2.0

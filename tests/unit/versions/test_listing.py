@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +16,9 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import SpecError, TrackingError
 from repogen.registry.sync.sync import sync
+from repogen.repository import inventory
 from repogen.repository.inventory import read_models
+from repogen.repository.manifest import read_manifest
 from repogen.versions.listing import list_versions, with_entries
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
@@ -179,3 +182,17 @@ def test_hidden_directory_is_a_model(publisher: Publisher) -> None:
     (publisher.repository / "..x").mkdir()
     models = read_models(publisher.repository)
     assert [(model.name, len(model.versions)) for model in models] == [("..x", 0), ("m", 1)]
+
+
+def test_manifest_of_links_is_read_once(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of many versions to one directory read a manifest of 16 MiB for each of them."""
+    publisher.publish()
+    model = publisher.repository / "m"
+    for number in range(2, 6):
+        (model / str(number)).symlink_to("1")
+    read = Mock(wraps=read_manifest)
+    monkeypatch.setattr(inventory, "read_manifest", read)
+    (record,) = read_models(publisher.repository)
+    assert read.call_count == 1
+    assert len({id(version.manifest) for version in record.versions}) == 1
+    assert [version.version for version in record.versions] == [5, 4, 3, 2, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,8 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import SpecError
 from repogen.registry.sync.sync import sync
+from repogen.repository import written_config
+from repogen.repository.version_policy import serving_only
 from tests.support.deep_tree import deep_tree
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
@@ -133,3 +136,19 @@ def test_unreadable_config_is_one_finding(publisher: Publisher) -> None:
         stream.truncate(2**40)
     messages = [finding.message for finding in repogen.verify(publisher.repository).findings]
     assert messages == ["repo/m/config.pbtxt: is larger than 1 MiB"]
+
+
+def test_edited_config_is_compared_with_one_version(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A config was compared with a new text for each version, which took minutes for a large config and many links."""
+    for weights in (b"1", b"2", b"3"):
+        publisher.publish(weights=weights)
+    model = publisher.repository / "m"
+    change = Mock(wraps=serving_only)
+    monkeypatch.setattr(written_config, "serving_only", change)
+    own = (model / "2" / "config.pbtxt").read_text(encoding="utf-8")
+    (model / "config.pbtxt").write_text(serving_only(own, 2), encoding="utf-8")
+    assert written_config.origin_of_config(model) == 2
+    for policy in ("", "version_policy { all { } }", "version_policy { specific { versions: [ 1, 2 ] } }", "}"):
+        (model / "config.pbtxt").write_text(f"# edited\n{own}\n{policy}", encoding="utf-8")
+        assert written_config.origin_of_config(model) is None
+    change.assert_called_once_with(own, 2)
