@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase as fnmatch
+from fnmatch import translate
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -43,7 +47,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.targets import Target
+    from repogen.triton_config.rules.findings import Severity
     from repogen.triton_config.text.parse import ModelConfig
+
+MAX_OF_RULE = 1_000
+"""Findings of one rule in one model."""
+_MAX_FINDINGS = 50_000
+"""Findings of a check, with up to 5,000 characters each."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Selection:
         Raises:
             SpecError: No rule has such a code.
         """
-        for code in (*self.select, *self.ignore, *(code for codes in self.per_path.values() for code in codes)):
+        for code in dict.fromkeys((*self.select, *self.ignore, *chain.from_iterable(self.per_path.values()))):
             if not code or not any(rule.startswith(code) for rule in RULES):
                 raise SpecError(
                     f"{code!r} is not the code of a rule",
@@ -78,15 +88,76 @@ class Selection:
 
     def selects(self, finding: Finding) -> bool:
         """Return whether to report a finding."""
-        is_selected = not self.select or finding.code.startswith(self.select)
-        return is_selected and not finding.code.startswith((*self.ignore, *self._ignored_at(finding.path), "-"))
+        prefixes = {finding.code[:length] for length in range(1, len(finding.code) + 1)}
+        if self.select and prefixes.isdisjoint(self._selected):
+            return False
+        return prefixes.isdisjoint(self._ignored) and prefixes.isdisjoint(self._ignored_at(finding.path))
 
-    def _ignored_at(self, path: str) -> Iterator[str]:
-        """Yield the codes to leave out for a file or directory; a pattern also matches all below it."""
-        relative = Path(os.path.relpath(path, self.root)).as_posix()
-        for pattern, codes in self.per_path.items():
-            if fnmatch(relative, pattern) or fnmatch(relative, f"{pattern.rstrip('/')}/*"):
-                yield from codes
+    @cached_property
+    def _selected(self) -> frozenset[str]:
+        return frozenset(self.select)
+
+    @cached_property
+    def _ignored(self) -> frozenset[str]:
+        return frozenset(self.ignore)
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
+        """The patterns as expressions, compiled once, and their codes; a pattern also matches all below it."""
+        return tuple(
+            (re.compile(translate(each)), frozenset(codes))
+            for pattern, codes in self.per_path.items()
+            for each in (pattern, f"{pattern.rstrip('/')}/*")
+        )
+
+    @cached_property
+    def _ignored_by_path(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    def _ignored_at(self, path: str) -> frozenset[str]:
+        """Return the codes to leave out for a file or directory; many findings have the same path."""
+        if not self.per_path:
+            return frozenset()
+        if path not in self._ignored_by_path:
+            relative = Path(os.path.relpath(path, self.root)).as_posix()
+            codes = (codes for pattern, codes in self._patterns if pattern.match(relative))
+            self._ignored_by_path[path] = frozenset(chain.from_iterable(codes))
+        return self._ignored_by_path[path]
+
+
+class _Limit:
+    """Limits findings: a config of 1 MB can violate a rule hundreds of thousands of times.
+
+    Args:
+        selection: Which findings to report; others do not count.
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._left = _MAX_FINDINGS
+
+    def of(self, directory: Path, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield the first findings of each rule, and then one for each rule that has others.
+
+        Args:
+            directory: What the findings are about.
+            findings: All of them.
+        """
+        counts: Counter[str] = Counter()
+        omitted: dict[str, set[Severity]] = {}
+        for finding in findings:
+            if not self._selection.selects(finding):
+                continue
+            counts[finding.code] += 1
+            if counts[finding.code] <= MAX_OF_RULE and self._left:
+                self._left -= 1
+                yield finding
+            else:
+                omitted.setdefault(finding.code, set()).add(finding.severity)
+        for code, severities in omitted.items():
+            severity: Severity = "error" if "error" in severities else "warning"
+            hint = "correct those that are listed, and run the command again"
+            yield Finding(code, severity, "more findings of this rule are not listed", hint, path=str(directory))
 
 
 @dataclass(frozen=True)
@@ -109,6 +180,14 @@ class _Model:
     def config(self) -> ModelConfig | None:
         """The parsed config.pbtxt; None if it does not exist or can't be parsed."""
         return None if self.text is None else self.text.config
+
+    @property
+    def examined(self) -> tuple[int, ...]:
+        """The versions whose files are read, the served ones first: of links to one directory, only one."""
+        numbers: dict[str, int] = {}
+        for number in (*self.served, *self.versions):
+            numbers.setdefault(os.path.realpath(self.version_dir(number)), number)
+        return tuple(numbers.values())
 
     def version_dir(self, version: int) -> Path:
         """Return the directory from which Triton loads a version; it need not exist."""
@@ -171,16 +250,18 @@ def check(
         raise SpecError(f"release {release!r} is unknown", f"use one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
     try:
-        reports = [_check_repository(request, target, texts) for request in requests]
+        limit = _Limit(selection)
+        reports = [_check_repository(request, target, texts, limit) for request in requests]
     except OSError as error:  # what cannot be read in a model is a finding
         raise _unreadable_error(Path(str(error.filename)), error) from error
     findings = [finding for report in reports for finding in report.findings]
     if target.unknown_note:
         hint = "upgrade repogen, if there is a newer version"
         roots = (str(request.root) for request in requests)
-        findings += [Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots]
-    selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
-    by_place = sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
+        notes = (Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots)
+        findings += [finding for finding in notes if selection.selects(finding)]
+    distinct = dict.fromkeys(findings)
+    by_place = sorted(distinct, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
     unexamined = dict.fromkeys(line for report in reports for line in report.unexamined)
     return CheckReport(tuple(by_place), sum(report.models for report in reports), tuple(unexamined))
 
@@ -244,7 +325,7 @@ def _without_version(directory: Path) -> Path:
     return directory.parent if is_version else directory
 
 
-def _check_repository(request: _Request, target: Target, texts: Mapping[str, str]) -> CheckReport:
+def _check_repository(request: _Request, target: Target, texts: Mapping[str, str], limit: _Limit) -> CheckReport:
     """Check the requested models of a repository.
 
     Raises:
@@ -253,20 +334,26 @@ def _check_repository(request: _Request, target: Target, texts: Mapping[str, str
     models = _models(request, target, texts)
     requested = [model for _, model in sorted(models.items()) if request.includes(model)]
     is_empty = request.models is not None or not request.root.is_dir() or not any(request.root.iterdir())
-    findings = [] if is_empty else list(root_findings(request.root))
-    if not requested and not findings:
+    in_root = [] if is_empty else list(root_findings(request.root))
+    if not requested and not in_root:
         raise SpecError(
             f"{request.path} contains no model to check",
             "specify a repository (a directory of model directories), a model directory, or a file in one",
             code="check.nothing",
         )
     neighbors = {name: _neighbor(model) for name, model in models.items()}
-    findings += same_name_findings(request.root, (model.directory.name for model in requested))
+    same_names = same_name_findings(request.root, (model.directory.name for model in requested))
+    findings = list(limit.of(request.root, chain(in_root, same_names)))
     for model in requested:
-        for finding in _model_findings(model, neighbors, target):
-            if model.text is None or not model.text.suppresses(finding):
-                findings.append(finding)
+        findings += limit.of(model.directory, _reported_findings(model, neighbors, target))
     return CheckReport(tuple(findings), len(requested), tuple(_unexamined(requested)))
+
+
+def _reported_findings(model: _Model, neighbors: dict[str, ModelInRepository], target: Target) -> Iterator[Finding]:
+    """Yield the findings of a model, except those that comments in its config suppress."""
+    for finding in _model_findings(model, neighbors, target):
+        if model.text is None or not model.text.suppresses(finding):
+            yield finding
 
 
 def _unexamined(models: Iterable[_Model]) -> Iterator[str]:
@@ -354,7 +441,7 @@ def _readable_findings(model: _Model, neighbors: dict[str, ModelInRepository], t
         yield from version_file_findings(model.version_dir(version), config)
         if text is not None and config is not None:
             yield from text.placed(model_filename_findings(model.version_dir(version), config))
-    for version in model.versions:
+    for version in model.examined:
         yield from manifest_findings(model.version_dir(version))
     yield from _all_graph_findings(model, target)
 
@@ -363,7 +450,7 @@ def _all_graph_findings(model: _Model, target: Target) -> Iterator[Finding]:
     """Yield the findings of each version's graph; those of a version that is not served now are warnings."""
     if model.config is not None and not is_onnx(model.config):
         return
-    for version in model.versions:
+    for version in model.examined:
         for finding in _graph_findings(model, version, target):
             if version not in model.served:
                 message = f"{finding.message} (version {version}, which is not served now)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MAX_CONFIG_BYTES
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from repogen.triton_config.rules.findings import Severity
     from repogen.triton_config.text.parse import ModelConfig
 
+_MAX_FINDINGS = 2_000
+"""More than a check lists of one rule; a config can have hundreds of thousands of placeholders."""
 _STRAY = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8, as surrogateescape represents them
 _BOM = "\N{BYTE ORDER MARK}"
 # At most 200 characters: a line of many openings would take time that grows with the square of its length.
@@ -77,7 +80,7 @@ def read_config(path: Path, release: str, text: str | None = None) -> ConfigText
         hint = "check that this is the right file; repogen cannot check larger configs"
         return ConfigText(path, findings=(Finding("RG005", "error", f"{path.name} {reason}", hint, path=str(path)),))
     suppressed = frozenset(_suppressions(text))
-    findings = [*_byte_order(text), *_template_syntax(text)]
+    findings = [*_byte_order(text), *islice(_template_syntax(text), _MAX_FINDINGS)]
     if _STRAY.search(text):
         findings.append(Finding("RG005", "warning", "a comment or a string is not UTF-8", "save the file as UTF-8"))
         text = _STRAY.sub("?", text)

@@ -8,6 +8,10 @@ from pydantic import Field, StrictBool
 
 from repogen.triton_config.sections.base import Section, must_be
 
+_MAX_PATTERNS = 1_000
+_MAX_PATTERN = 1_000
+"""Characters; each pattern is compiled, and compared with the path of each finding."""
+
 Codes = Annotated[
     tuple[Annotated[str, Field(pattern="^RG[0-9]*$")], ...], must_be("a list of codes, such as RG101 or RG1")
 ]
@@ -19,7 +23,9 @@ class CheckSpec(Section):
     target: str | None = Field(default=None, description="Triton release; that of the spec if omitted")
     select: Codes = Field(default=(), description="Report only these codes or families, such as RG1")
     ignore: Codes = Field(default=(), description="Do not report these codes or families")
-    per_path_ignores: dict[str, Codes] = Field(
-        default_factory=dict, description="Pattern of paths, relative to this file -> codes not to report there"
+    per_path_ignores: dict[Annotated[str, Field(max_length=_MAX_PATTERN)], Codes] = Field(
+        default_factory=dict,
+        max_length=_MAX_PATTERNS,
+        description="Pattern of paths, relative to this file -> codes not to report there",
     )
     strict: StrictBool = Field(default=False, description="Exit with code 1 on warnings as well")

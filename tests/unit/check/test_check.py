@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import onnx
 import pytest
@@ -14,6 +15,8 @@ import repogen
 from repogen.api.check import check
 from repogen.check import checker
 from repogen.errors import ExitCode, SpecError
+from repogen.onnx_graph import external_data
+from repogen.onnx_graph.facts import read_graph
 from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model, findings_in
 
@@ -347,3 +350,58 @@ def test_long_names_in_a_config(repository: Path) -> None:
     config = repository / "m" / "config.pbtxt"
     config.write_text(f'{CONFIG}input {{ name: "{name}" data_type: TYPE_FP32 dims: [ 4 ] }}', encoding="utf-8")
     assert [(finding.code, len(finding.message)) for finding in check(repository)] == [("RG201", 2001)]
+
+
+@pytest.mark.parametrize("kind", ["tensors", "placeholders"])
+def test_findings_of_one_rule_in_one_model_are_limited(tmp_path: Path, kind: str) -> None:
+    """A config of 1 MB can have 350,000 placeholders: their findings needed minutes and gigabytes."""
+    number = checker.MAX_OF_RULE + 500
+    text = "input {}\n" * number if kind == "tensors" else f'metric_tags {{ key: "{"${}" * number}" value: "x" }}'
+    add_model(tmp_path, "m", text)
+    code = "RG105" if kind == "tensors" else "RG004"
+    findings = [finding for finding in check(tmp_path) if finding.code == code]
+    assert len(findings) == checker.MAX_OF_RULE + 1
+    last = next(finding for finding in findings if "not listed" in finding.message)
+    assert last.severity == findings[-1].severity
+    assert last.path == str(tmp_path / "m")
+
+
+def test_findings_of_a_check_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the models after the limit, each rule has one finding, so that errors still fail the command."""
+    monkeypatch.setattr(checker, "_MAX_FINDINGS", 10)
+    for name in ("a", "b"):
+        add_model(tmp_path, name, "input {}\n" * 20)
+    findings = check(tmp_path)
+    of_second = [finding for finding in findings if finding.path.startswith(str(tmp_path / "b"))]
+    assert len(findings) < 40
+    assert {finding.severity for finding in of_second if finding.code == "RG105"} == {"error"}
+
+
+def test_findings_that_are_not_selected_do_not_count(tmp_path: Path) -> None:
+    """Otherwise ignored findings would take the place of others."""
+    add_model(tmp_path, "m", "input {}\n" * (checker.MAX_OF_RULE + 1))
+    selection = checker.Selection(select=("RG105",), per_path={"m/config.pbtxt": ("RG105",)}, root=tmp_path)
+    assert checker.check(tmp_path, selection=selection).findings == ()
+
+
+def test_versions_that_are_links_to_one_directory_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand links to a graph of 10 MB took hours."""
+    directory = add_model(tmp_path, "m", CONFIG)
+    for number in range(2, 6):
+        (directory / str(number)).symlink_to("1")
+    read = Mock(wraps=read_graph)
+    monkeypatch.setattr(checker, "read_graph", read)
+    check(tmp_path)
+    read.assert_called_once_with(directory / "5" / "model.onnx")
+
+
+def test_external_data_in_very_many_files(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each location is looked up: a file of 5 MB took minutes."""
+    monkeypatch.setattr(external_data, "MAX_LOCATIONS", 0)
+    graphs.with_external(repository / "m" / "1" / "model.onnx")
+    (finding,) = check(repository)
+    assert finding.code == "RG210"
+    assert "external data in more than 0 files" in finding.message
+    assert finding.security

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from fnmatch import translate
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
+from repogen.check import checker
 from repogen.check.settings import find_settings
 from repogen.cli.check import check
 from repogen.errors import SpecError
@@ -211,3 +215,35 @@ def test_settings_of_another_user(project: Path, monkeypatch: pytest.MonkeyPatch
     assert run(repository).exit_code == 1
     os.chown(directory, 65534, 65534)  # a checkout of that user
     assert run(repository).exit_code == 0
+
+
+def test_patterns_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand patterns, compared with thousands of findings, took hours."""
+    compiled = Mock(wraps=translate)
+    monkeypatch.setattr(checker, "translate", compiled)
+    add_model(tmp_path, "m", "input {}\n" * 20)
+    patterns = {f"other/{number}*": ("RG1",) for number in range(600)}
+    selection = checker.Selection(per_path={**patterns, "m": ("RG105",)}, root=tmp_path)
+    findings = checker.check(tmp_path, selection=selection).findings
+    assert findings
+    assert "RG105" not in {finding.code for finding in findings}
+    assert compiled.call_count == 2 * 601
+
+
+def test_repeated_codes_count_once(tmp_path: Path) -> None:
+    """A file of 1 MB can repeat a code 200,000 times, which was compared with each finding."""
+    add_model(tmp_path, "m", "input {}\n" * 1000)
+    selection = checker.Selection(ignore=("RG105",) * 200_000)
+    before = time.process_time()
+    assert "RG105" not in {finding.code for finding in checker.check(tmp_path, selection=selection).findings}
+    assert time.process_time() - before < 3.0
+
+
+def test_patterns_have_limits(tmp_path: Path) -> None:
+    """Each pattern is compared with the path of each finding."""
+    file = tmp_path / "pyproject.toml"
+    for patterns in ([f"m{number}" for number in range(1001)], ["m" * 1001]):
+        text = "".join(f'"{pattern}" = ["RG1"]\n' for pattern in patterns)
+        file.write_text(f"[tool.repogen.check.per-path-ignores]\n{text}", encoding="utf-8")
+        with pytest.raises(SpecError, match="per_path_ignores"):
+            find_settings(tmp_path)
