@@ -20,6 +20,9 @@ Arrays: TypeAlias = "Mapping[str, npt.NDArray[np.generic]]"
 Sizes: TypeAlias = dict[str, int]
 """A size for each symbolic dim."""
 
+MAX_RANK = 1000
+"""Dims of a tensor in files of others; NumPy supports 64. The dims of one tensor may be compared with many others."""
+
 
 @dataclass(frozen=True)
 class Dtype:

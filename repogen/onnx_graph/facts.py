@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import onnx
 from google.protobuf.message import DecodeError
 
-from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
+from repogen.artifacts.tensors import DTYPES, MAX_RANK, Signature, TensorSpec
 from repogen.files import MAX_GRAPH_BYTES, is_file
 from repogen.files.content import ContentError, read_bytes, size_text
 from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, leads_out, misplaced
 from repogen.onnx_graph.output_shapes import infer_outputs
 from repogen.onnx_graph.parsed_size import needs_more_memory
 from repogen.triton_config.rules.findings import Finding
-from repogen.triton_config.text.parse import MAX_RANK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

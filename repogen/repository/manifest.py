@@ -21,7 +21,7 @@ from repogen.artifacts.file_names import (
     UNCONFIRMED_FILE,
 )
 from repogen.artifacts.named_file import named_records, path_in_model
-from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
+from repogen.artifacts.tensors import DTYPES, MAX_RANK, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.files import raise_if_exhausted
 from repogen.repository.decode import (
@@ -55,6 +55,8 @@ def _valid_tensor(tensor: TensorSpec) -> TensorSpec:
         raise ValueError(f"dtype {tensor.dtype!r} is not one of {', '.join(DTYPES)}")
     if any(isinstance(dim, int) and not 0 <= dim <= INT64_MAX for dim in tensor.shape):
         raise ValueError("shape must contain sizes and names of symbolic dimensions")
+    if len(tensor.shape) > MAX_RANK:
+        raise ValueError(f"shape has {len(tensor.shape)} dims; the limit is {MAX_RANK}")
     return tensor
 
 

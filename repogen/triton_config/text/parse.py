@@ -18,6 +18,7 @@ from google.protobuf import descriptor_pool, text_format
 from google.protobuf.text_encoding import CEscape
 
 from repogen.artifacts.file_names import MAX_CONFIG_BYTES, MAX_CONFIG_TOKENS
+from repogen.artifacts.tensors import MAX_RANK
 from repogen.errors import ConfigError
 from repogen.files.content import ContentError, read_bytes
 
@@ -38,8 +39,6 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 """A token of protobuf's text format, or what is between two tokens."""
-MAX_RANK = 1000
-"""Dims of a tensor; NumPy supports 64."""
 _PROTOBUF_MODULE = "tritonclient.grpc.model_config_pb2"
 _UNKNOWN_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
 

@@ -327,3 +327,11 @@ def test_fingerprint_with_very_many_keys() -> None:
     document["provenance"]["fingerprint"] = {f"{number:x}": "" for number in range(20_001)}
     with pytest.raises(MalformedRecordError, match=r"provenance\.fingerprint"):
         manifest_from_json(json.dumps(document))
+
+
+def test_tensor_with_very_many_dims() -> None:
+    """Its dims are compared with those of every state of a config, of which there can be thousands."""
+    document = json.loads(manifest_to_json(MANIFEST))
+    document["inputs"] = [{"name": "x", "dtype": "float32", "shape": [1] * 1001}]
+    with pytest.raises(MalformedRecordError, match="1001 dims"):
+        manifest_from_json(json.dumps(document))
