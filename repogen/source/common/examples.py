@@ -16,6 +16,7 @@ from repogen.files.content import ContentError
 from repogen.files.npz import read_npz
 from repogen.source.common.call import CapturedCall, Parameters, capture_call
 from repogen.source.common.callables import RAISED, UserCallable, user_error
+from repogen.triton_config.rules.findings import listed
 from repogen.triton_config.text.ragged import batch_input
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.tensors import BatchInputSpec
 
 
+_MAX_PROBLEMS = 20
 _MAX_BYTES = 2**31  # the limit of a gRPC message
 _TEXT_KINDS = frozenset("USO")
 
@@ -340,7 +342,7 @@ def fit(
     problems: list[str] = []
     for spec in inputs:
         if spec.name not in arrays:
-            problems.append(f"{spec.name!r} is missing (the examples have {', '.join(arrays)})")
+            problems.append(f"{spec.name!r} is missing (the examples have {listed(arrays)})")
             continue
         array = _resize(as_strings(arrays[spec.name]), spec, sizes)
         expected = tuple(sizes[d] if isinstance(d, str) else d for d in spec.shape)
@@ -351,7 +353,7 @@ def fit(
         fitted[spec.name] = array
     if problems:
         raise SourceError(
-            f"examples do not match the declared inputs: {'; '.join(problems)}",
+            f"examples do not match the declared inputs: {'; '.join(problems[:_MAX_PROBLEMS])}",
             "change inputs: or the examples",
             code="source.examples-fit",
             where=reference,

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, text_format
 
+from repogen.artifacts.file_names import MAX_CONFIG_TOKENS
 from repogen.errors import ConfigError
 from repogen.triton_config.rules.file_names import data_files, environments, leaves, library_filenames
 from repogen.triton_config.sections.model import parameter_text
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
     from repogen.triton_config.sections.model import TritonSpec
 
+_TOKENS_OF_VALUE = 10
+"""Fewer than a value of a warmup has in config.pbtxt, without its dims."""
 # Not sections of ModelConfig with the same content: converted below, or completed from the graph.
 _CONVERTED = {"max_batch_size", "input", "output", "version_policy", "parameters", "model_warmup", "tensorrt", "extra"}
 # Fields that follow from the graph, the measurements or other keys of the spec.
@@ -26,6 +29,18 @@ _NOT_IN_EXTRA = (
     "name", "platform", "backend", "max_batch_size", "input", "output", "instance_group", "version_policy",
     "default_model_filename", "cc_model_filenames",
 )  # fmt: skip
+
+
+def excessive_warmups(number: int, ranks: Sequence[int]) -> str:
+    """Return that a config.pbtxt cannot have as many warmups; empty if it can.
+
+    Args:
+        number: Number of warmups, each of which has a value for each input.
+        ranks: Number of dims of each input.
+    """
+    if number * sum(_TOKENS_OF_VALUE + rank for rank in ranks) <= MAX_CONFIG_TOKENS:
+        return ""
+    return f"{number:,} warmups for {len(ranks):,} inputs are more than a config.pbtxt can have"
 
 
 def section_config(triton: TritonSpec) -> Message:

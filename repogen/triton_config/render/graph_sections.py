@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repogen.artifacts.file_names import MAX_CONFIG_TOKENS
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import ConfigError
+from repogen.triton_config.render.config_sections import excessive_warmups
 from repogen.triton_config.render.tensors import control_names, declared_inputs, find_tensor, graph_view
 from repogen.triton_config.text.dims import client_dims, config_dims
 
@@ -117,14 +117,8 @@ def _complete_warmups(message: Message, triton: TritonSpec, facts: ModelFacts) -
     controls = control_names(triton)
     views = {view.name: view for view in declared_inputs(triton, facts)}
     views |= {tensor.name: graph_view(tensor, facts) for tensor in facts.signature.inputs if tensor.name in controls}
-    count = len(triton.model_warmup) * sum(1 + len(view.dims) for view in views.values())
-    if count > MAX_CONFIG_TOKENS:
-        raise ConfigError(
-            f"the warmups have {count:,} values and dims together, more than a config.pbtxt can have",
-            "remove warmups",
-            code="config.warmup",
-            where=facts.where("model_warmup"),
-        )
+    if problem := excessive_warmups(len(triton.model_warmup), [len(view.dims) for view in views.values()]):
+        raise ConfigError(problem, "remove warmups", code="config.warmup", where=facts.where("model_warmup"))
     for index, warmup in enumerate(triton.model_warmup):
         where = facts.where(f"model_warmup[{index}]")
         for tensor in facts.signature.inputs:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import json_format
 
-from repogen.artifacts.file_names import MAX_CONFIG_TOKENS
 from repogen.errors import ConfigError
 from repogen.targets import newest_target
-from repogen.triton_config.render.config_sections import merge_extra, section_config
+from repogen.triton_config.render.config_sections import excessive_warmups, merge_extra, section_config
 from repogen.triton_config.rules.accelerators import TENSORRT, accelerator_findings
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import Finding
@@ -177,13 +176,11 @@ def _warmup_findings(config: Message) -> Iterator[tuple[KeyPath, Finding]]:
     Yields:
         A finding if they were removed.
     """
-    count = len(config.model_warmup) * sum(1 + len(tensor.dims) for tensor in config.input)
-    if count <= MAX_CONFIG_TOKENS:
-        _complete_warmups(config)
+    if problem := excessive_warmups(len(config.model_warmup), [len(tensor.dims) for tensor in config.input]):
+        config.ClearField("model_warmup")
+        yield ("model_warmup",), Finding("config.warmup", "error", problem, "remove warmups")
         return
-    config.ClearField("model_warmup")
-    message = f"the warmups have {count:,} values and dims together, more than a config.pbtxt can have"
-    yield ("model_warmup",), Finding("config.warmup", "error", message, "remove warmups")
+    _complete_warmups(config)
 
 
 def _complete_warmups(config: Message) -> None:

@@ -176,3 +176,12 @@ def test_parameters_that_are_not_dims_are_named() -> None:
         examples.call({"batch": 2}, "batch", 0)
     assert caught.value.code == "source.examples-parameter"
     assert "dims: {steps: {min: 1, max: 64}}" in caught.value.hint
+
+
+def test_message_about_many_missing_examples_is_short() -> None:
+    """Each of thousands of missing inputs listed thousands of arrays: gigabytes for a file of 1 MB."""
+    arrays = {f"array{number}": np.zeros(1, np.float32) for number in range(200)}
+    inputs = tuple(TensorSpec(f"x{number}", "float32", (1,)) for number in range(200))
+    with pytest.raises(SourceError, match=r"x0.* is missing \(the examples have array0, array1") as caught:
+        StoredExamples((arrays,), "examples.npz", inputs)({}, 0)
+    assert len(caught.value.message) < 10_000
