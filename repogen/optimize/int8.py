@@ -36,7 +36,7 @@ Operator = Annotated[Literal["Conv", "Gemm", "MatMul"], must_be("Conv, Gemm or M
 
 
 class Int8Options(ReducedPrecisionOptions):
-    """The options of both passes."""
+    """The options of ``int8-dynamic``."""
 
     per_channel: StrictBool = Field(default=True, description="One scale for each output channel of a weight")
     reduce_range: StrictBool = Field(

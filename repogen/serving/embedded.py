@@ -152,6 +152,7 @@ def _environment(installation: Installation, launch: process.Launch) -> list[str
         "CUDA_VISIBLE_DEVICES": "-1",
         "REPOGEN_BACKEND_SITE": str(installation.site),
         "ORT_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
     }
     unset = (part for name in _UNSET for part in ("-u", name))
     return ["env", *unset, *(f"{name}={value}" for name, value in variables.items())]

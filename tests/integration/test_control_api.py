@@ -162,7 +162,8 @@ def test_server_sends_no_telemetry(triton: Any) -> None:
     """ONNX Runtime reads a variable before it starts to send events."""
     path = str(triton.running.installation.server / "bin" / "tritonserver").encode()
     (server,) = [pid for pid, line in started_processes().items() if line.startswith(path)]
-    assert b"ORT_DISABLE_TELEMETRY=1" in Path(f"/proc/{server}/environ").read_bytes().split(b"\0")
+    environment = set(Path(f"/proc/{server}/environ").read_bytes().split(b"\0"))
+    assert environment >= {b"ORT_DISABLE_TELEMETRY=1", b"HF_HUB_DISABLE_TELEMETRY=1"}
 
 
 def test_header_of_the_user_opens_the_control_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

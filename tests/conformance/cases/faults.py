@@ -35,7 +35,7 @@ CASES = (
     _case("first_scale", "FirstScale", "source.stateful", "the first batch's deviation is kept in a dict"),
     _case("first_batch", "FirstBatch", "source.stateful", "the first batch sets a parameter"),
     _case("noise", "noise", "source.random", "randn_like at inference"),
-    _case("functional_dropout", "functional_dropout", "source.random", "F.dropout trains by default"),
+    _case("functional_dropout", "functional_dropout", "source.random", "F.dropout is in training mode by default"),
     _case(
         "python_random",
         "python_random",

@@ -321,7 +321,7 @@ CASES = (
         "barrier",
         "Barrier",
         "batch",
-        "ONNX Runtime's Clip replaces infinities by 3.4e38",
+        "ONNX Runtime's Clip replaces infinities with 3.4e38",
         {**signature(x="float32 batch 4"), **_TORCHSCRIPT},
     ),
     _case(
