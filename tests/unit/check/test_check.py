@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -347,3 +348,18 @@ def test_long_names_in_a_config(repository: Path) -> None:
     config = repository / "m" / "config.pbtxt"
     config.write_text(f'{CONFIG}input {{ name: "{name}" data_type: TYPE_FP32 dims: [ 4 ] }}', encoding="utf-8")
     assert [(finding.code, len(finding.message)) for finding in check(repository)] == [("RG201", 2001)]
+
+
+@pytest.mark.parametrize("function", ["repogen.files.content.open_regular", "pathlib.Path.iterdir"])
+def test_few_open_files_are_not_a_finding(repository: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """Nor are they a model without versions, in which nothing would be found."""
+    call = Path.iterdir
+
+    def exhausted(path: Path) -> object:
+        if path.is_relative_to(repository / "m"):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return call(path)
+
+    monkeypatch.setattr(function, exhausted)
+    with pytest.raises(OSError, match="Too many open files"):
+        check(repository)
