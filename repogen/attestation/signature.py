@@ -20,7 +20,7 @@ from repogen.artifacts.file_names import (
 )
 from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_file
 from repogen.distribution import install_command
-from repogen.errors import MissingExtraError, PublishError, SpecError
+from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
 from repogen.files import is_directory, raise_if_exhausted, read_bytes, reason
 from repogen.files.temporary import temporary_directory
 from repogen.repository.filesystem import Disk
@@ -63,6 +63,8 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
             f"writes; the password of an encrypted key is read from {PASSWORD_VARIABLE}",
             code="sign.key",
         ) from error
+    except Exception as error:  # of sigstore, whose root of trust is downloaded
+        raise _not_signed(version_dir, error) from error
     try:
         # the library writes through a link, which other users could plant in the version's directory
         with temporary_directory() as private:
@@ -70,11 +72,15 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
             text = (private / SIGNATURE_FILE).read_text(encoding="utf-8")
         _write(version_dir, text)
     except Exception as error:  # the library raises errors of many packages
-        raise PublishError(
-            f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}",
-            "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither",
-            code="sign.failed",
-        ) from error
+        raise _not_signed(version_dir, error) from error
+
+
+def _not_signed(version_dir: Path, error: Exception) -> PublishError:
+    return PublishError(
+        f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}",
+        "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither",
+        code="sign.failed",
+    )
 
 
 def _write(version_dir: Path, text: str) -> None:
@@ -100,7 +106,7 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
 
     Raises:
         MissingExtraError: The package model-signing is not installed.
-        SpecError: The key or certificate of ``signer`` cannot be read.
+        SpecError: The key or certificate of ``signer`` cannot be read, or Sigstore does not respond.
         OSError: Too many files are open, for example.
     """
     _, verifying = _library()
@@ -111,6 +117,12 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
         raise SpecError(
             f"the key that signatures are verified with cannot be used: {problem}",
             "pass a PEM file of a public key with --key, or of root certificates with --certificate",
+            code="verify.key",
+        ) from error
+    except Exception as error:  # of sigstore, whose root of trust is downloaded
+        raise SpecError(
+            f"keyless signatures cannot be verified: {first_line(error)}",
+            "check the network: Sigstore's root of trust is downloaded; or require a key or a certificate",
             code="verify.key",
         ) from error
     path = version_dir / SIGNATURE_FILE

@@ -143,11 +143,16 @@ def cache_directory(configured: str | None) -> Path:
     try:
         return Path(platformdirs.user_cache_dir("repogen")).absolute()
     except RuntimeError as error:
-        raise SpecError(
-            f"the directory of caches is not known: {error}",
-            "set HOME, or REPOGEN_CACHE_DIR, to a directory that is writable",
-            code="home-directory",
-        ) from error
+        raise no_home_directory(error) from error
+
+
+def no_home_directory(error: RuntimeError) -> SpecError:
+    """Return the error for a user without a home directory."""
+    return SpecError(
+        f"this user has no home directory: {error}",
+        "set HOME to a directory that is writable",
+        code="home-directory",
+    )
 
 
 def is_shared(directory: Path) -> bool:

@@ -452,3 +452,25 @@ def test_few_open_files_are_not_an_invalid_signature(
     monkeypatch.setattr(signature, "_require_bounded", exhausted)
     with pytest.raises(OSError, match="Too many"):
         verify_signature(version, signer)
+
+
+def test_sigstore_that_does_not_respond(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its root of trust is downloaded before a keyless signature is made or verified; it ended with exit code 70."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    sign_version(version, write_keys(tmp_path)[0])
+
+    class TUFError(Exception):
+        """As that of sigstore."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise TUFError("Failed to refresh TUF metadata")
+
+    monkeypatch.setattr("model_signing.signing.Config.use_sigstore_signer", failing)
+    monkeypatch.setattr("model_signing.verifying.Config.use_sigstore_verifier", failing)
+    with pytest.raises(PublishError, match="TUF") as signing:
+        sign_version(version, SigningKey(None))
+    assert signing.value.code == "sign.failed"
+    with pytest.raises(SpecError, match="TUF") as verifying:
+        verify_signature(version, TrustedSigner(identity="a", issuer="b"))
+    assert verifying.value.code == "verify.key"
