@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import traceback
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
@@ -63,8 +64,55 @@ def _full_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+# The variables of MLflow, the stores, the Hugging Face Hub, Ray, sigstore and repogen, and those that look like them.
+_SECRET_NAME = re.compile(
+    r"(?P<header>REPOGEN_(?:CONTROL|SERVER)_HEADER)|.*(?:(?P<url>_(?:URI|URL|PROXY))|(?P<fields>_CONNECTION_STRING)|"
+    r"(?:TOKEN|PASSWORD|PASSWD|SECRET|ACCESS_KEY|ACCOUNT_KEY|API_KEY))",
+    re.IGNORECASE,
+)
+_PASSWORD_OF_URL = re.compile(r"(?:^|:)/{0,3}[^:@/]*:([^/].*)@", re.DOTALL)
+_SECRET_FIELD = re.compile(r"(?:AccountKey|SharedAccessSignature)=([^;]+)")
+# What is the same in every quotation of a secret: no white space, no character that is escaped, no delimiter of a URL.
+_UNESCAPED = re.compile(r"[!$%(-.0-9<>A-\[\]-~]{8,}")
+_NOT_SECRET = frozenset({"true", "false", "none"})
+_MIN_SECRET = 4
+"""Characters; a shorter text is likely to be a part of other words."""
+
+
+def scrubbed(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    r"""Return text without the secrets in an environment.
+
+    Libraries quote them in errors: for example, a token that ends with a line break in a header that cannot be sent.
+
+    >>> scrubbed(r"Invalid header value b'Bearer 0123456789\n'", {"MLFLOW_TRACKING_TOKEN": "0123456789\n"})
+    "Invalid header value b'Bearer ***\\n'"
+    """
+    for secret in sorted(_secrets(environment), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(environment: Mapping[str, str]) -> set[str]:
+    """Return the secrets in an environment, and the parts of them that no quotation changes."""
+    secrets = set[str]()
+    for name, value in environment.items():
+        match = _SECRET_NAME.fullmatch(name)
+        if match is None or value.startswith("/"):  # the path of a file
+            continue
+        values = [value]
+        if match["header"]:
+            values = [value.partition("=")[2]]
+        elif match["url"]:
+            values = _PASSWORD_OF_URL.findall(value)
+        elif match["fields"]:
+            values = _SECRET_FIELD.findall(value)
+        for each in values:
+            secrets |= {each, each.strip(), *_UNESCAPED.findall(each)}
+    return {secret for secret in secrets if len(secret) >= _MIN_SECRET and secret.lower() not in _NOT_SECRET}
+
+
 class RepogenError(Exception):
-    """A failure with a message, a hint and an exit code.
+    """A failure with a message, a hint and an exit code; none of them contains a secret of the environment.
 
     Args:
         message: What went wrong.
@@ -83,12 +131,9 @@ class RepogenError(Exception):
 
     def __init__(self, message: str, hint: str = "", *, code: str = "", where: str = "", details: str = "") -> None:
         """Keep the parts; the exception's text is the message."""
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint, self.where, self.details = map(scrubbed, (message, hint, where, details))
         self.code = code or self.default_code
-        self.where = where
-        self.details = details
+        super().__init__(self.message)
 
     @property
     def record(self) -> ErrorRecord:
@@ -274,7 +319,7 @@ def first_line(error: BaseException, directory: Path | None = None) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - user code can define the class
         text = ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in scrubbed(text).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     return lines[0] if directory is None else lines[0].replace(f"{directory}/", "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, SyncAction
 from repogen.artifacts.transfer import PackageFormat
-from repogen.errors import SmokeError
+from repogen.errors import RepogenError, SmokeError
 from repogen.files import is_directory
 from repogen.files.url import RepositoryUrl, location
 from repogen.stores.open import open_url, run
@@ -115,7 +117,8 @@ def deploy_synced(
     """Deploy what a sync changed: load the versions that it published, and unload the models that lost the alias.
 
     A version that failed on a server is not deployed again by the next sync, because clients would get its responses.
-    If the sync changed nothing, a server that does not serve what the repository selects is an error in the report.
+    A server that does not serve what the repository selects of the models that the sync did not change is an error in
+    the report.
 
     Args:
         report: What ``repogen.sync`` returned.
@@ -137,17 +140,22 @@ def deploy_synced(
     unchanged_models = {version.model for version in report.versions if version.action is SyncAction.KEPT}
     if not changed and not removed and not unchanged_models:
         return DeployReport(report.repository, ())
-    is_change = bool(changed or removed)
-    result = deploy(
-        *(changed if is_change else sorted(unchanged_models)),
-        servers=servers,
-        repository=report.repository,
-        unload=removed,
-        dry_run=not is_change,
-        credentials=credentials,
-        progress=progress,
+    run_deploy = partial(
+        deploy, servers=servers, repository=report.repository, credentials=credentials, progress=progress
     )
-    return result if is_change else replace(result, servers=tuple(map(_with_pending_error, result.servers)))
+    if not changed and not removed:
+        inspected = run_deploy(*sorted(unchanged_models), dry_run=True)
+        return replace(inspected, servers=tuple(map(_with_pending_error, inspected.servers)))
+    result = run_deploy(*changed, unload=removed)
+    if result.exit_code or not unchanged_models:
+        return result
+    pending = {}
+    with suppress(RepogenError):  # the next sync, which changes nothing, reports it
+        inspected = run_deploy(*sorted(unchanged_models), dry_run=True)
+        pending = {server.server: _with_pending_error(server).error for server in inspected.servers}
+    return replace(
+        result, servers=tuple(replace(server, error=pending.get(server.server)) for server in result.servers)
+    )
 
 
 def _with_pending_error(server: ServerDeployment) -> ServerDeployment:

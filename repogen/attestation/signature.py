@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 from repogen.artifacts.file_names import (
@@ -20,8 +20,10 @@ from repogen.artifacts.file_names import (
 )
 from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_file
 from repogen.distribution import install_command
-from repogen.errors import MissingExtraError, PublishError, SpecError
-from repogen.files import is_directory, read_bytes, reason
+from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
+from repogen.files import is_directory, raise_if_exhausted, read_bytes, reason
+from repogen.files.temporary import temporary_directory
+from repogen.repository.filesystem import Disk
 from repogen.repository.layout import config_bytes, overflows
 from repogen.repository.manifest import damaged_named_files, read_manifest, unlisted_files
 from repogen.repository.written_config import origin_of_config
@@ -63,18 +65,36 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
             f"writes; {encryption}",
             code="sign.key",
         ) from error
-    new = version_dir / _NEW_FILE
+    except Exception as error:  # of sigstore, whose root of trust is downloaded
+        raise _not_signed(version_dir, error) from error
     try:
-        config.sign(version_dir, new)
-        new.chmod(0o644)
-        new.replace(version_dir / SIGNATURE_FILE)
+        # the library writes through a link, which other users could plant in the version's directory
+        with temporary_directory() as private:
+            config.sign(version_dir, private / SIGNATURE_FILE)
+            text = (private / SIGNATURE_FILE).read_text(encoding="utf-8")
+        _write(version_dir, text)
     except Exception as error:  # the library raises errors of many packages
-        new.unlink(missing_ok=True)
-        raise PublishError(
-            f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}",
-            "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither",
-            code="sign.failed",
-        ) from error
+        raise _not_signed(version_dir, error) from error
+
+
+def _not_signed(version_dir: Path, error: Exception) -> PublishError:
+    return PublishError(
+        f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}",
+        "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither",
+        code="sign.failed",
+    )
+
+
+def _write(version_dir: Path, text: str) -> None:
+    """Replace the signature of a version atomically."""
+    disk, new = Disk(), version_dir / _NEW_FILE
+    try:
+        disk.write(new, text)
+        disk.rename(new, version_dir / SIGNATURE_FILE)
+    except BaseException:
+        with suppress(OSError):
+            disk.remove(new)
+        raise
 
 
 def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
@@ -88,7 +108,8 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
 
     Raises:
         MissingExtraError: The package model-signing is not installed.
-        SpecError: The key or certificate of ``signer`` cannot be read.
+        SpecError: The key or certificate of ``signer`` cannot be read, or Sigstore does not respond.
+        OSError: Too many files are open, for example.
     """
     _, verifying = _library()
     try:
@@ -100,6 +121,12 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
             "pass a PEM file of a public key with --key, or of root certificates with --certificate",
             code="verify.key",
         ) from error
+    except Exception as error:  # of sigstore, whose root of trust is downloaded
+        raise SpecError(
+            f"keyless signatures cannot be verified: {first_line(error)}",
+            "check the network: Sigstore's root of trust is downloaded; or require a key or a certificate",
+            code="verify.key",
+        ) from error
     path = version_dir / SIGNATURE_FILE
     if not os.path.lexists(path):
         return f"it is not signed: {SIGNATURE_FILE} is missing"
@@ -109,6 +136,8 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
             config.verify(version_dir, path)
         return _not_covered(version_dir)
     except Exception as error:  # noqa: BLE001 - the library raises errors of many packages, and the file is not trusted
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         return f"{SIGNATURE_FILE} is not valid: {str(error) or type(error).__name__}"
 
 

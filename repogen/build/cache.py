@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
 from pydantic import TypeAdapter, ValidationError
 
-from repogen.files import foreign_reason, is_plain_name
+from repogen.errors import SpecError
+from repogen.files import cache_directory, foreign_reason, is_plain_name, raise_if_exhausted
 from repogen.repository.digest import sha256_file
 from repogen.repository.filesystem import make_directory
 
@@ -81,7 +81,7 @@ class Cache:
         """Copy the files of an entry into a directory, and compare their digests.
 
         Returns:
-            Whether all are intact; otherwise the entry is removed, and so is the directory.
+            Whether all are intact; otherwise the directory is removed, and so is an entry that is damaged.
         """
         try:
             target.mkdir(parents=True)
@@ -89,8 +89,10 @@ class Cache:
                 if _copy(entry.directory / name, target / name) != digest:
                     raise OSError(f"{name} is damaged")  # noqa: TRY301 - handled like a file that cannot be read
             os.utime(entry.directory)
-        except OSError:
-            shutil.rmtree(entry.directory, ignore_errors=True)
+        except OSError as error:
+            with suppress(OSError):
+                raise_if_exhausted(error)  # the disk may be full, and the entry intact
+                shutil.rmtree(entry.directory, ignore_errors=True)
             shutil.rmtree(target, ignore_errors=True)
             return False
         return True
@@ -148,15 +150,21 @@ def digests_file(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def user_cache(environment: Mapping[str, str] = os.environ) -> Cache | None:
-    """Return the user's cache of verified models; None if the environment turns it off with a size of 0."""
+    """Return the user's cache of verified models.
+
+    None if the environment turns it off with a size of 0, or if there is no directory for it.
+    """
     try:
         gigabytes = float(environment.get(SIZE_VARIABLE) or _DEFAULT_GB)
     except ValueError:
         gigabytes = _DEFAULT_GB
     if not gigabytes > 0:
         return None
-    root = Path(environment.get(DIRECTORY_VARIABLE) or platformdirs.user_cache_dir("repogen"))
-    return Cache(root.absolute() / "verified", int(min(gigabytes, 1e6) * 1e9))
+    try:
+        root = cache_directory(environment.get(DIRECTORY_VARIABLE))
+    except SpecError:
+        return None
+    return Cache(root / "verified", int(min(gigabytes, 1e6) * 1e9))
 
 
 def _is_own(root: Path) -> bool:

@@ -29,7 +29,7 @@ from repogen.check.files import (
 )
 from repogen.check.layout import policy_findings, root_findings, unreadable, version_findings
 from repogen.errors import RepogenError, SpecError
-from repogen.files import exists, is_directory, is_file
+from repogen.files import exists, is_directory, is_file, raise_if_exhausted
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
@@ -253,6 +253,7 @@ def check(
         limit = _Limit(selection)
         reports = [_check_repository(request, target, texts, limit) for request in requests]
     except OSError as error:  # what cannot be read in a model is a finding
+        raise_if_exhausted(error)
         raise _unreadable_error(Path(str(error.filename)), error) from error
     findings = [finding for report in reports for finding in report.findings]
     if target.unknown_note:
@@ -278,6 +279,7 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
             hint = "specify a repository, a model's directory, or a file in one"
             raise SpecError(f"{path} does not exist", hint, code="check.path") from error
         except OSError as error:
+            raise_if_exhausted(error)
             raise _unreadable_error(path, error) from error
         root = real_path if model is None else model.parent
         names = None if model is None else frozenset({model.name})
@@ -411,6 +413,8 @@ def _model_findings(model: _Model, neighbors: dict[str, ModelInRepository], targ
     try:
         yield from _readable_findings(model, neighbors, target)
     except (OSError, RepogenError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         yield unreadable(model.directory, error)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MAX_CONFIG_BYTES
 from repogen.check.layout import unreadable_config
+from repogen.files import raise_if_exhausted
 from repogen.files.content import ContentError, read_bytes
 from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
@@ -112,6 +113,7 @@ def _text(path: Path) -> tuple[str, Finding | None]:
         hint = "a config is usually a few kilobytes: check that this is the right file"
         return "", Finding("RG005", "error", f"{path.name} {error}", hint)
     except OSError as error:
+        raise_if_exhausted(error)
         return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", "make it readable")
     text = content.decode(errors="surrogateescape")
     if any(_STRAY.search(token.text) for token in tokens(text) if token.text[0] not in "\"'"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
-from repogen.files import exists, is_directory, is_file, is_inside
+from repogen.files import exists, is_directory, is_file, is_inside, raise_if_exhausted
 from repogen.files.tree import walk
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.layout import MODEL_FILES
@@ -191,6 +191,8 @@ def manifest_findings(version: Path) -> Iterator[Finding]:
     except FileNotFoundError:
         return
     except (OSError, MalformedRecordError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         path = str(version / MANIFEST_FILE)
         hint = "if repogen wrote it, build the version again"
         message = f"the manifest cannot be read: {error}"

@@ -26,6 +26,7 @@ from repogen.errors import (
     SpecError,
     machine_errors,
 )
+from repogen.files import no_home_directory
 from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.reporting.output import write_json, write_text
 from repogen.spec.problems import suggestion
@@ -194,6 +195,8 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     except click.ClickException:  # a usage error, which `run` prints
         raise
     except Exception as error:  # noqa: BLE001 - a bug of repogen, reported like any other error
+        if isinstance(error, RuntimeError) and "home directory" in str(error).lower():  # of pathlib, in any library
+            _fail(no_home_directory(error), debug=debug, as_json=as_json)
         bug = RepogenError(
             f"unexpected {type(error).__name__}: {error}",
             "this is a bug in repogen; please report it with the output of --debug",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
 from filelock import Timeout
 
-from repogen.errors import PublishError, SmokeError
+from repogen.errors import PublishError, SmokeError, SpecError
+from repogen.files import cache_directory
 from repogen.repository.lock import file_lock, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from filelock import FileLock
 
@@ -36,9 +36,9 @@ def server_lock(address: str, seconds: float | None, progress: Progress) -> Iter
     Raises:
         SmokeError: Another deploy held the lock for all that time.
     """
-    path = Path(platformdirs.user_cache_dir("repogen"), "deploys", f"{sha256(address.encode()).hexdigest()[:16]}.lock")
     lock = None
-    with suppress(OSError, PublishError):  # without a lock, a deploy of another process is still detected
+    with suppress(OSError, PublishError, SpecError):  # without a lock, a deploy of another process is still detected
+        path = cache_directory(None) / "deploys" / f"{sha256(address.encode()).hexdigest()[:16]}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = try_lock(path) or _waited(path, address, WAIT_SECONDS if seconds is None else seconds, progress)
     try:

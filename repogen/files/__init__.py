@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from repogen.files import content
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, open_regular, require_allocated
 from repogen.files.paths import (
+    cache_directory,
     exists,
     foreign_reason,
     has_trusted_owner,
@@ -22,6 +23,7 @@ from repogen.files.paths import (
     is_private_hard_link,
     is_shared,
     lack_of_space,
+    no_home_directory,
     raise_if_exhausted,
     reason,
     require_inside,
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "exists", "foreign_reason", "has_trusted_owner", "is_directory", "is_file",
-    "is_inside", "is_plain_name", "is_private_hard_link", "is_shared", "lack_of_space", "open_regular",
+    "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "cache_directory", "exists", "foreign_reason", "has_trusted_owner",
+    "is_directory", "is_file", "is_inside", "is_plain_name", "is_private_hard_link", "is_shared", "lack_of_space",
+    "no_home_directory", "open_regular",
     "raise_if_exhausted", "read_bytes", "read_text", "reason", "require_allocated", "require_inside",
 ]  # fmt: skip
 

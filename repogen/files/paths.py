@@ -12,6 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.errors import SpecError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -123,6 +125,34 @@ def has_trusted_owner(path: Path, directory: Path) -> bool:
     # in a user namespace, root may have another number
     trusted = {os.geteuid(), 0, Path("/").stat().st_uid, directory.stat().st_uid}
     return path.lstat().st_uid in trusted and (not exists(path) or path.stat().st_uid in trusted)
+
+
+def cache_directory(configured: str | None) -> Path:
+    """Return the directory of the caches.
+
+    Args:
+        configured: What the user set; None or empty for the user's directory of caches.
+
+    Raises:
+        SpecError: The user has no home directory, as in a container that runs with an arbitrary user ID.
+    """
+    if configured:
+        return Path(configured).absolute()
+    import platformdirs  # noqa: PLC0415 - few commands need it
+
+    try:
+        return Path(platformdirs.user_cache_dir("repogen")).absolute()
+    except RuntimeError as error:
+        raise no_home_directory(error) from error
+
+
+def no_home_directory(error: RuntimeError) -> SpecError:
+    """Return the error for a user without a home directory."""
+    return SpecError(
+        f"this user has no home directory: {error}",
+        "set HOME to a directory that is writable",
+        code="home-directory",
+    )
 
 
 def is_shared(directory: Path) -> bool:

@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES, MAX_RANK, Signature, TensorSpec
-from repogen.files import MAX_GRAPH_BYTES, is_file
+from repogen.files import MAX_GRAPH_BYTES, is_file, raise_if_exhausted
 from repogen.files.content import ContentError, read_bytes, size_text
 from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, leads_out, misplaced
 from repogen.onnx_graph.output_shapes import infer_outputs
@@ -105,6 +105,7 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
         proto = parse_model(path)
         findings = list(_external(proto, path))
     except OSError as error:
+        raise_if_exhausted(error)
         return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
     except ContentError as error:
         return None, [_broken_finding(f"{path.name} {error}", hint_for(error) or _RETRY)]

@@ -18,7 +18,7 @@ from repogen.artifacts.file_names import (
     REQUIREMENTS_FILE,
 )
 from repogen.errors import PublishError
-from repogen.files import exists, is_directory, is_file
+from repogen.files import exists, is_directory, is_file, raise_if_exhausted
 from repogen.files.content import ContentError, read_bytes, read_text
 from repogen.repository.decode import malformed
 
@@ -176,12 +176,14 @@ def _entries(directory: Path) -> list[Path]:
 
     Raises:
         PublishError: It can't be read.
+        OSError: Too many files are open, for example.
     """
     try:
         return list(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
+        raise_if_exhausted(error)
         hint = "make it readable, or choose another directory"
         raise PublishError(
             f"{directory} cannot be read: {error.strerror}", hint, code="repository.unreadable"

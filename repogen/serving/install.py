@@ -19,10 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from repogen.errors import ServerError
-from repogen.files import foreign_reason
+from repogen.files import cache_directory, foreign_reason
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import make_directory
 from repogen.repository.lock import file_lock
@@ -77,8 +75,7 @@ class Installation:
 
 def cache_root() -> Path:
     """Return the directory for the embedded Tritons of this user."""
-    configured = os.environ.get(CACHE_VARIABLE)
-    return Path(configured or platformdirs.user_cache_dir("repogen")).absolute() / "triton"
+    return cache_directory(os.environ.get(CACHE_VARIABLE)) / "triton"
 
 
 def shell_safe(path: Path) -> bool:

@@ -137,10 +137,10 @@ def _candidates() -> Iterator[Path]:
 
 def _version_manager_folders() -> Iterator[Path]:
     """Yield the ``bin`` directories of the Pythons that pyenv and uv installed, in descending order of their names."""
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home fails for a user without one
     pyenv = Path(os.environ.get("PYENV_ROOT", home / ".pyenv"), "versions")
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", home / ".local/share/uv/python"))
-    for root in (pyenv, uv):
+    for root in (path for path in (pyenv, uv) if path.is_absolute()):  # "~" stays as it is for a user without a home
         yield from sorted(root.glob("*/bin"), reverse=True)
 
 

@@ -34,8 +34,11 @@ def malformed_uri(uri: str) -> str:
         return "is not a URI"
     if parts.scheme in {"http", "https"} and (not parts.hostname or port == 0 or not uri.isprintable() or " " in uri):
         return "is not a URI of a server"
-    if parts.scheme.partition("+")[0] == "sqlite" and not _SQLITE.match(uri):
-        return "does not name a database file"
+    if parts.scheme.partition("+")[0] == "sqlite":
+        return "" if _SQLITE.match(uri) else "does not name a database file"
+    rest = parts.path + parts.fragment + (parts.query if parts.scheme in {"http", "https"} else "")
+    if parts.scheme and "@" not in parts.netloc and "@" in rest:
+        return "has `@` after the server; in a password, write `#`, `/`, `?` and `@` as %23, %2F, %3F and %40"
     return ""
 
 

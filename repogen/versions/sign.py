@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.attestation import SignReport
 from repogen.attestation.signature import sign_version
 from repogen.errors import PublishError, SpecError
+from repogen.files import reason
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files
 
 if TYPE_CHECKING:
     from repogen.artifacts.attestation import SigningKey
+    from repogen.artifacts.inventory import VersionRecord
+    from repogen.artifacts.versions import Manifest
 
 
 def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> SignReport:
@@ -45,12 +48,23 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
             "sign versions that `repogen build`, `repogen sync` or `repogen publish` published",
             code="sign.not-built",
         )
+    try:
+        _sign(repository, version, version.manifest, key)
+    except OSError as error:
+        raise PublishError(
+            f"{name} version {number} cannot be signed: {reason(error)}",
+            "free disk space or fix the permissions of the repository, and run the command again",
+            code="sign.failed",
+        ) from error
+    return SignReport(repository, name, version.version)
+
+
+def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: SigningKey) -> None:
     with locked(repository, 60.0):
-        if damage := damaged_files(version.path, version.manifest):
+        if damage := damaged_files(version.path, manifest):
             raise PublishError(
-                f"{name} version {number} is damaged, and was not signed: {'; '.join(damage)}",
+                f"{version.model} version {version.version} is damaged, and was not signed: {'; '.join(damage)}",
                 "restore its files, or build it again",
                 code="sign.damaged",
             )
         sign_version(version.path, key)
-    return SignReport(repository, name, version.version)

@@ -9,7 +9,7 @@ from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.attestation.signature import unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
-from repogen.files import reason
+from repogen.files import raise_if_exhausted, reason
 from repogen.repository.inventory import read_models
 from repogen.repository.layout import config_bytes
 from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
@@ -73,6 +73,8 @@ def _config_findings(model: ModelRecord) -> Iterator[str]:
         config = config_bytes(model.path)
         origin = origin_of_config(model.path)
     except (RepogenError, OSError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         if not model.problem:  # the same file, which is one finding
             yield f"{CONFIG_FILE} of a version: {reason(error) if isinstance(error, OSError) else error}"
         return
@@ -100,6 +102,8 @@ def _attestation_findings(version: VersionRecord, manifest: Manifest) -> Iterato
     try:
         attestation = read_attestation(version.path)
     except (RepogenError, OSError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         yield f"{ATTESTATION_FILE}: {error}"
         return
     if attestation is not None:
@@ -113,6 +117,7 @@ def _file_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
     try:
         unlisted = unlisted_files(version.path, manifest)
     except OSError as error:
+        raise_if_exhausted(error)
         yield f"the directory cannot be read: {reason(error)}"
         return
     for name in unlisted:

@@ -15,8 +15,11 @@ from repogen.errors import (
     ParityError,
     RepogenError,
     ServerError,
+    TrackingError,
     error_from_record,
+    first_line,
     machine_errors,
+    scrubbed,
 )
 from repogen.repository.decode import MalformedRecordError
 from repogen.spec.problems import Problem, SpecProblemsError
@@ -115,3 +118,46 @@ def test_other_errors_are_unchanged(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, machine_errors():
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MLFLOW_TRACKING_TOKEN", "5ecret-0f-mlflow\n"),
+        ("MLFLOW_TRACKING_PASSWORD", "5ecret-0f-mlflow"),
+        ("AWS_SECRET_ACCESS_KEY", "5ecret-0f-mlflow"),
+        ("HF_TOKEN", "5ecret-0f-mlflow\r\n"),
+        ("REPOGEN_SERVER_HEADER", "authorization=5ecret-0f-mlflow"),
+        ("REPOGEN_CONTROL_HEADER", "key=5ecret-0f-mlflow"),
+        ("https_proxy", "http:/user:5ecret-0f-mlflow@proxy:8080"),
+        ("MLFLOW_TRACKING_URI", "postgresql://user:5ecret-0f-mlflow@database:5432/mlflow"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=5ecret-0f-mlflow;BlobEndpoint=b"),
+        ("AZURE_STORAGE_SAS_TOKEN", "sig=5ecret-0f-mlflow&se=\udcff"),
+    ],
+)
+def test_no_error_contains_a_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Libraries quote it, for example in the message that a header cannot be sent, with escapes and quotes."""
+    monkeypatch.setenv(name, value)
+    cause = ValueError(f"cannot send {value!r}, {value.encode(errors='surrogateescape')!r} or 5ecret-0f-mlflow")
+    record = TrackingError(f"failed: {cause}", str(cause), where=str(cause), details=f"x\n{cause}").record
+    for text in (record.message, record.hint, record.where, record.details, first_line(cause)):
+        assert "5ecret" not in text
+        assert "cannot send" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MLFLOW_TRACKING_URI", "postgresql://mlflow@database:5432/mlflow"),
+        ("MLFLOW_TRACKING_URI", "http://mlflow:5000"),
+        ("NO_PROXY", "mlflow,database"),
+        ("TOKENIZERS_PARALLELISM", "failed"),
+        ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "true"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/failed"),
+        ("SOME_PASSWORD", "m"),
+    ],
+)
+def test_texts_without_secrets_are_unchanged(name: str, value: str) -> None:
+    """Names of users and servers, settings, and paths are not secrets."""
+    text = "failed: mlflow at database:5432/mlflow, /failed, true"
+    assert scrubbed(text, {name: value}) == text

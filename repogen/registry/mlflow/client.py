@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repogen.errors import RepogenError, TrackingError
+from repogen.errors import RepogenError, TrackingError, scrubbed
 from repogen.registry.mlflow.artifact_servers import ForeignServerError, own_servers_only
 from repogen.registry.mlflow.library import (
     MlflowClient,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.tracking import Tracking
 
-_SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ARTIFACTS = "mlartifacts"
 _MAX_MESSAGE = 300
 
@@ -66,10 +65,10 @@ class Connection:
             ) from error
         except (MlflowException, RequestException, ResponseError, OSError) as error:
             raise TrackingError(
-                f"{what} failed: {_one_line(error)} (MLflow at {redact_uri(self.tracking.uri)})",
+                f"{what} failed: {_one_line(error, self.tracking)} (MLflow at {redact_uri(self.tracking.uri)})",
                 hint or "run the same command again when the server is available",
                 code=_code(error),
-                details=scrubbed(str(error)),
+                details=_without_user(str(error), self.tracking),
             ) from error
         except (RepogenError, MemoryError):
             raise
@@ -77,13 +76,13 @@ class Connection:
             if type(error) is RuntimeError:  # Python's, if no thread is left
                 raise
             raise TrackingError(
-                f"{what} failed: {type(error).__name__}: {_one_line(error)} (MLflow at "
+                f"{what} failed: {type(error).__name__}: {_one_line(error, self.tracking)} (MLflow at "
                 f"{redact_uri(self.tracking.uri)})",
                 hint
                 or "the server, or the store of the artifacts, does not respond as MLflow expects, or a package for "
                 "the store is not installed",
                 code="tracking.server",
-                details=scrubbed(traceback.format_exc()),
+                details=_without_user(traceback.format_exc(), self.tracking),
             ) from error
 
     def experiment(self) -> str:
@@ -136,10 +135,10 @@ def _client(tracking: Tracking) -> MlflowClient:
         if not isinstance(error, (MlflowException, OSError, ImportError)) and not _is_database_error(error):
             raise
         raise TrackingError(
-            f"the tracking store {redact_uri(tracking.uri)} can't be opened: {_one_line(error)}",
+            f"the tracking store {redact_uri(tracking.uri)} can't be opened: {_one_line(error, tracking)}",
             "check that it is a database of this version of MLflow; `mlflow db upgrade URI` migrates an older one",
             code="tracking.database",
-            details=scrubbed(str(error)),
+            details=_without_user(str(error), tracking),
         ) from error
     return client
 
@@ -175,15 +174,6 @@ def servers_restored() -> Iterator[None]:
         set_servers(tracking, registry)
 
 
-def scrubbed(text: str) -> str:
-    """Return text without the secrets in this process's environment."""
-    for name in _SECRETS:
-        secret = os.environ.get(name)
-        if secret:
-            text = text.replace(secret, "***")
-    return text
-
-
 def _is_database_error(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in {"sqlalchemy", "alembic", "psycopg", "psycopg2"}
 
@@ -193,6 +183,11 @@ def _code(error: Any) -> str:  # noqa: ANN401 - only MlflowException has the met
     return {401: "tracking.credentials", 403: "tracking.credentials", 404: "tracking.gone"}.get(status, "tracking")
 
 
-def _one_line(error: BaseException) -> str:
-    text = scrubbed(" ".join(str(error).split()))
+def _one_line(error: BaseException, tracking: Tracking) -> str:
+    text = " ".join(scrubbed(_without_user(str(error), tracking)).split())
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+
+
+def _without_user(text: str, tracking: Tracking) -> str:
+    """Return the text of an error without user and password in the tracking URI, which an option may have set."""
+    return text.replace(tracking.uri, redact_uri(tracking.uri))

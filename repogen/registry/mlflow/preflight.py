@@ -10,6 +10,7 @@ import base64
 import http.client
 import math
 import os
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -43,6 +44,7 @@ _TIMEOUT_OPTIONS = {
 """The option of each driver for the seconds that a connection may take."""
 _DISTRIBUTIONS = {"psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
 """The distribution of a driver's module, where it has another name."""
+_TOKEN = re.compile(r"[ -~]+", re.ASCII)
 
 
 def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
@@ -202,13 +204,29 @@ def _http_error(uri: str, error: urllib.error.HTTPError) -> TrackingError:
 
 
 def _authorization() -> dict[str, str]:
-    """Return what MLflow's client would send. Source: mlflow.utils.rest_utils.http_request."""
-    user = os.environ.get("MLFLOW_TRACKING_USERNAME")
+    """Return what MLflow's client would send. Source: mlflow.utils.rest_utils.http_request.
+
+    Raises:
+        TrackingError: It cannot be sent; the message does not contain it.
+    """
+    user, token = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_TOKEN")
     if user is not None:
         pair = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
-        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+        try:
+            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        except UnicodeEncodeError as error:
+            raise _unsendable("MLFLOW_TRACKING_USERNAME or MLFLOW_TRACKING_PASSWORD is not UTF-8") from error
+    if token and not _TOKEN.fullmatch(token):
+        raise _unsendable("MLFLOW_TRACKING_TOKEN contains a line break, or a character that is not printable ASCII")
     return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _unsendable(problem: str) -> TrackingError:
+    return TrackingError(
+        f"the credentials for MLflow cannot be sent: {problem}",
+        "set it again, for example with `printf %s` instead of `echo`, which adds a line break",
+        code="tracking.credentials",
+    )
 
 
 def _tls(uri: str) -> ssl.SSLContext | None:

@@ -43,11 +43,13 @@ def secret_of(environment: Mapping[str, str]) -> str:
     """Return the secret in REPOGEN_WEBHOOK_SECRET.
 
     Raises:
-        SpecError: It is missing or short.
+        SpecError: It is missing or short, or not text.
     """
     secret = environment.get(SECRET_VARIABLE, "")
-    if len(secret) < _MIN_SECRET:
+    is_text = secret.encode(errors="replace").decode() == secret
+    if len(secret) < _MIN_SECRET or not is_text:
         problem = f"has fewer than {_MIN_SECRET} characters" if secret else "is not set"
+        problem = problem if is_text else "is not UTF-8"
         raise SpecError(
             f"--listen: {SECRET_VARIABLE} {problem}, and webhooks without a secret could come from anyone",
             f"create one with `openssl rand -hex 32`, set {SECRET_VARIABLE} to it, and create the webhook with it in "

@@ -8,7 +8,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,12 +16,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from model_signing._signing import sign_sigstore_pb
 
 import repogen
 from repogen.artifacts.attestation import SigningKey, TrustedSigner
 from repogen.artifacts.deployment import DeployOptions
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
+from repogen.attestation import signature
 from repogen.attestation.signature import (
     PASSWORD_VARIABLE,
     require_signature,
@@ -394,3 +396,95 @@ def test_link_in_the_directory_of_a_model_is_not_signed(publisher: Publisher, tm
     (model / name).symlink_to(target)
     findings = repogen.verify(publisher.repository, signer=signer).findings
     assert f"{name} is not part of a signed version" in [finding.message for finding in findings]
+
+
+def test_link_is_not_written_through(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user who can write to the version's directory plants it while the library hashes the files."""
+    publisher.publish()
+    version, victim = publisher.repository / "m" / "1", tmp_path / "victim"
+    victim.write_text("own")
+    victim.chmod(0o600)
+    key, signer = write_keys(tmp_path)
+    write = sign_sigstore_pb.Signature.write
+
+    def planting(self: Any, path: Path) -> None:
+        (version / "model.sig.new").symlink_to(victim)
+        write(self, path)
+
+    monkeypatch.setattr(sign_sigstore_pb.Signature, "write", planting)
+    sign_version(version, key)
+    assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("own", 0o600)
+    assert not (version / "model.sig").is_symlink()
+    assert not os.path.lexists(version / "model.sig.new")
+    assert verify_signature(version, signer) == ""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_interrupted_signature_leaves_nothing(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Neither the new file nor a part of it; the old signature stays."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    key, signer = write_keys(tmp_path)
+    sign_version(version, key)
+    before = sorted(path.name for path in version.iterdir())
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("repogen.repository.filesystem.Disk.rename", failing)
+    with pytest.raises((KeyboardInterrupt, PublishError)):
+        sign_version(version, key)
+    assert sorted(path.name for path in version.iterdir()) == before
+    assert verify_signature(version, signer) == ""
+
+
+def test_repository_that_cannot_be_locked(publisher: Publisher, tmp_path: Path) -> None:
+    """As for another user, who cannot open the file of the lock."""
+    publisher.publish()
+    lock = publisher.repository / ".repogen.lock"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "missing")
+    with pytest.raises(PublishError) as caught:
+        repogen.sign("m", repository=publisher.repository, key=write_keys(tmp_path)[0])
+    assert caught.value.code == "sign.failed"
+
+
+def test_few_open_files_are_not_an_invalid_signature(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version may be intact."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    key, signer = write_keys(tmp_path)
+    sign_version(version, key)
+
+    def exhausted(_version: Path) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(signature, "_require_bounded", exhausted)
+    with pytest.raises(OSError, match="Too many"):
+        verify_signature(version, signer)
+
+
+def test_sigstore_that_does_not_respond(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its root of trust is downloaded before a keyless signature is made or verified; it ended with exit code 70."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    sign_version(version, write_keys(tmp_path)[0])
+
+    class TUFError(Exception):
+        """As that of sigstore."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise TUFError("Failed to refresh TUF metadata")
+
+    monkeypatch.setattr("model_signing.signing.Config.use_sigstore_signer", failing)
+    monkeypatch.setattr("model_signing.verifying.Config.use_sigstore_verifier", failing)
+    with pytest.raises(PublishError, match="TUF") as signing:
+        sign_version(version, SigningKey(None))
+    assert signing.value.code == "sign.failed"
+    with pytest.raises(SpecError, match="TUF") as verifying:
+        verify_signature(version, TrustedSigner(identity="a", issuer="b"))
+    assert verifying.value.code == "verify.key"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -405,3 +406,18 @@ def test_external_data_in_very_many_files(repository: Path, monkeypatch: pytest.
     assert finding.code == "RG210"
     assert "external data in more than 0 files" in finding.message
     assert finding.security
+
+
+@pytest.mark.parametrize("function", ["repogen.files.content.open_regular", "pathlib.Path.iterdir"])
+def test_few_open_files_are_not_a_finding(repository: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """Nor are they a model without versions, in which nothing would be found."""
+    call = Path.iterdir
+
+    def exhausted(path: Path) -> object:
+        if path.is_relative_to(repository / "m"):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return call(path)
+
+    monkeypatch.setattr(function, exhausted)
+    with pytest.raises(OSError, match="Too many open files"):
+        check(repository)

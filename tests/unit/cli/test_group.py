@@ -152,3 +152,17 @@ def test_names_of_a_repository_are_not_commands(
     assert not {"\x1b", "\r", "\N{RIGHT-TO-LEFT OVERRIDE}"} & set(result.stdout)
     if output_format == "json":
         assert json.loads(result.stdout)["findings"]
+
+
+def test_user_without_a_home_directory_is_not_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    """Libraries such as MLflow look for it when they are imported."""
+
+    @click.command()
+    def command() -> None:
+        with handle_errors(debug=False):
+            raise RuntimeError("Could not determine home directory.")
+
+    with pytest.raises(SystemExit) as caught:
+        command.main([], standalone_mode=False)
+    assert caught.value.code == 2
+    assert "home-directory" in capsys.readouterr().err

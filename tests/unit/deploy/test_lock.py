@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pwd
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.artifacts.progress import Silent
+from repogen.build.cache import user_cache
 from repogen.deploy.lock import server_lock
-from repogen.errors import SmokeError
+from repogen.errors import SmokeError, SpecError
+from repogen.files import cache_directory
+from repogen.serving.interpreter import _version_manager_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +56,31 @@ def test_deploy_without_a_cache_directory(cache: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
     with server_lock("a:8001", None, Silent()):
         pass
+
+
+def test_deploy_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with an arbitrary user ID."""
+    without_home(monkeypatch)
+    with server_lock("a:8001", None, Silent()):
+        pass
+
+
+def test_caches_without_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no cache of models; what the embedded server needs is an error that says what to set."""
+    without_home(monkeypatch)
+    assert user_cache({}) is None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~" / ".pyenv" / "versions" / "3.11.7" / "bin").mkdir(parents=True)
+    for name in ("PYENV_ROOT", "UV_PYTHON_INSTALL_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert list(_version_manager_folders()) == []
+    with pytest.raises(SpecError, match="HOME") as caught:
+        cache_directory(None)
+    assert (caught.value.code, caught.value.exit_code) == ("home-directory", 2)
+
+
+def without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the home directory of this process's user."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", dict[int, str]().__getitem__)

@@ -144,3 +144,23 @@ def test_redirect_to_another_server_has_no_credentials(tmp_path: Path, monkeypat
         preflight(at(uri, tmp_path))
     assert first == ["Bearer secret"]
     assert second == [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MLFLOW_TRACKING_TOKEN", "5ecret\n"),
+        ("MLFLOW_TRACKING_TOKEN", "5ecret\u20ac"),
+        ("MLFLOW_TRACKING_USERNAME", "5ecret\udcff"),
+    ],
+)
+def test_credentials_that_cannot_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """A secret of Kubernetes often ends with a line break; the message names the variable, and not its value."""
+    monkeypatch.delenv("MLFLOW_TRACKING_USERNAME", raising=False)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(TrackingError, match=name) as caught:
+        preflight(at("http://127.0.0.1:9", tmp_path))
+    assert caught.value.code == "tracking.credentials"
+    assert "5ecret" not in f"{caught.value}{caught.value.hint}{caught.value.details}"

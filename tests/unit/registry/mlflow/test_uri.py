@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.artifacts.tracking import Tracking
-from repogen.errors import SpecError
+from repogen.errors import SpecError, TrackingError
 from repogen.registry.mlflow.client import connect, servers_restored, set_servers
 from repogen.registry.mlflow.library import mlflow
 from repogen.registry.mlflow.uri import redact_uri, tracking_of
@@ -157,3 +157,27 @@ def test_connection_does_not_change_the_environment(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     connect(server)
     assert os.environ["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://user:12#5ecret@database/mlflow",
+        "postgresql://user:12/5ecret@database/mlflow",
+        "postgresql:user:5ecret@database/mlflow",
+        "http://user:12?5ecret@server",
+    ],
+)
+def test_password_that_is_not_encoded(tmp_path: Path, uri: str) -> None:
+    """It would be taken for a path or a query, and printed as such."""
+    with pytest.raises(SpecError, match="%23") as caught:
+        tracking_of(None, uri, tmp_path)
+    assert caught.value.code == "tracking.uri"
+    assert "5ecret" not in caught.value.message
+
+
+def test_error_of_mlflow_does_not_contain_the_user(tmp_path: Path) -> None:
+    """MLflow's messages contain the URI, which may come from an option."""
+    with pytest.raises(TrackingError, match="other://server/x") as caught:
+        connect(Tracking("other://user:5ecret@server/x", "repogen", register=True, root=tmp_path))
+    assert "5ecret" not in f"{caught.value}{caught.value.details}"

@@ -138,7 +138,7 @@ def test_deliveries_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.event(*signed(at=now[0])) is not None
 
 
-@pytest.mark.parametrize("secret", [None, "", "short"])
+@pytest.mark.parametrize("secret", [None, "", "short", "not short, and not UTF-8: \udcff"])
 def test_secret_is_required(secret: str | None) -> None:
     """The message does not contain it."""
     with pytest.raises(SpecError) as caught:

@@ -1,0 +1,48 @@
+"""What `repogen sync --deploy` reports about models that the sync did not change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from repogen.api import deploy as api
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
+from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
+from repogen.errors import PublishError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SERVER = "triton:8001"
+
+
+@pytest.mark.parametrize(
+    ("served", "codes"), [((1,), ["deploy.pending"]), ((2,), []), (None, [])], ids=["older", "selected", "error"]
+)
+def test_pending_model_is_reported_after_another_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: tuple[int, ...] | None, codes: list[str]
+) -> None:
+    """A deploy of `failed` failed before, and now the sync changed `other`; an error of the check hides nothing."""
+    (tmp_path / "other").mkdir()
+    runs = []
+
+    def deploy(*names: str, **options: Any) -> DeployReport:
+        runs.append((names, options.get("dry_run", False)))
+        (name,) = names
+        if name == "other":
+            model = ModelDeployment(name, DeployAction.DEPLOYED, (4,), (3,), (4,))
+        elif served is None:
+            raise PublishError("the version is damaged")
+        else:
+            model = ModelDeployment(name, DeployAction.SKIPPED, (2,), served, served)
+        return DeployReport(tmp_path, (ServerDeployment(_SERVER, models=(model,)),))
+
+    monkeypatch.setattr(api, "deploy", deploy)
+    versions = (SyncedVersion("failed", SyncAction.KEPT, 2), SyncedVersion("other", SyncAction.PUBLISHED, 4))
+    report = api.deploy_synced(SyncReport(tmp_path, "champion", dry_run=False, versions=versions), [_SERVER])
+    assert runs == [(("other",), False), (("failed",), True)]
+    (server,) = report.servers
+    assert [error.code for error in server.errors] == codes
+    assert report.exit_code == (6 if codes else 0)
+    assert [model.action for model in server.models] == [DeployAction.DEPLOYED]
