@@ -81,12 +81,12 @@ class Surroundings:
 
     def changed(self) -> list[str]:
         """Return the values that differ from the copies, or are new."""
-        known, self._places = self._places, self._find()
+        earlier, self._places = self._places, self._find()
         before = self._before
         return [
             name
             for name, value in self._copies().items()
-            if (not same_values(before[name], value) if name in before else name not in known)
+            if (not same_values(before[name], value) if name in before else name not in earlier)
         ]
 
     def restore(self, names: list[str]) -> None:
@@ -136,7 +136,7 @@ class _Finder:
     def __init__(self, files: frozenset[str]) -> None:
         """Start without places."""
         self._names = files
-        self._seen: set[int] = set()
+        self._identities: set[int] = set()
 
     def among(self, path: str, values: Mapping[str, Any], owner: object) -> Iterator[tuple[str, _Place]]:
         """Yield the places among named values, and those in their functions, classes and objects."""
@@ -145,8 +145,8 @@ class _Finder:
                 continue
             if isinstance(value, _KEPT):
                 yield f"{path}.{key}", _Place(owner, key)
-            elif not isinstance(value, torch.nn.Module) and id(value) not in self._seen:
-                self._seen.add(id(value))
+            elif not isinstance(value, torch.nn.Module) and id(value) not in self._identities:
+                self._identities.add(id(value))
                 yield from self._inside(f"{path}.{key}", value)
 
     def _inside(self, path: str, value: Any) -> Iterator[tuple[str, _Place]]:  # noqa: ANN401
@@ -176,8 +176,8 @@ class _Finder:
                 continue
             if isinstance(value, _KEPT):
                 yield f"{path}.{name}", _Place(cell)
-            elif isinstance(value, FunctionType) and id(value) not in self._seen:
-                self._seen.add(id(value))
+            elif isinstance(value, FunctionType) and id(value) not in self._identities:
+                self._identities.add(id(value))
                 yield from self._inside(path, value)
         yield from self.among(path, vars(function), vars(function))
 
