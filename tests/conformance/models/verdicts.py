@@ -981,18 +981,23 @@ class NoiseGate(nn.Module):
 
 
 class Recursion(nn.Module):
-    """A recursion over the frames of a signal, in place; at the smallest size, there is one frame."""
+    """Linear prediction of the frames of a signal, in place; at the smallest size, there is one frame."""
 
     def forward(self, x: Tensor) -> Any:
+        x = torch.cat([x[:, :1], x[:, 1:] - 0.9 * x[:, :-1]], dim=1)
         frames = x.unfold(1, 24, 12)
-        out = torch.zeros(*frames.shape[:-1], 4)
+        lags = torch.stack([(frames[..., : 24 - k] * frames[..., k:]).sum(-1) for k in range(5)], dim=-1)
+        error = lags[..., 0] * 1.1 + 1e-6
+        out = torch.zeros(*lags.shape[:-1], 4)
         for i in range(4):
-            mixed = frames[..., i].clone()
+            k = lags[..., i + 1].clone()
             if i:
-                mixed -= (out[..., :i] * frames[..., 1 : i + 1]).sum(-1)
+                k -= (out[..., :i] * lags[..., 1 : i + 1].flip(-1)).sum(-1)
+            k = k / error
             before = out[..., :i].clone()
-            out[..., :i] = before - mixed.tanh().unsqueeze(-1) * before.flip(-1)
-            out[..., i] = mixed
+            out[..., :i] = before - k.unsqueeze(-1) * before.flip(-1)
+            out[..., i] = k
+            error = error * (1 - k * k)
         return out
 
 
