@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.built_model import OnnxArtifact
     from repogen.artifacts.source import Origin, SourceModel
-    from repogen.artifacts.tensors import Signature
+    from repogen.artifacts.tensors import Signature, Sizes
     from repogen.onnx_graph.normalize import NormalizeOptions
     from repogen.spec.models import ExportSpec
 
@@ -56,7 +56,12 @@ def fallback_chain(origin: Origin, spec: ExportSpec) -> list[Exporter]:
 
 
 def export_with(
-    exporter: Exporter, source: SourceModel, spec: ExportSpec, options: NormalizeOptions, directory: Path
+    exporter: Exporter,
+    source: SourceModel,
+    spec: ExportSpec,
+    options: NormalizeOptions,
+    directory: Path,
+    sizes: Sizes | None = None,
 ) -> OnnxArtifact:
     """Export ``source`` to ``directory/model.onnx``, and check that the graph kept every declared dim.
 
@@ -66,6 +71,7 @@ def export_with(
         spec: The ``export:`` section.
         options: How the graph is written.
         directory: An existing empty directory.
+        sizes: Sizes of the example inputs that the exporter gets; the source's example sizes if None.
 
     Raises:
         ExportError: The exporter failed, wrote another opset, or fixed a dim; the reason is in one line.
@@ -73,7 +79,7 @@ def export_with(
     newest = options.target.max_opset
     auto = newest if isinstance(source.origin, OnnxFile) else min(_AUTO_OPSET, newest)
     opset = auto if spec.opset == "auto" else spec.opset
-    sample = source.examples(source.example_sizes, 0)
+    sample = source.examples(source.example_sizes if sizes is None else sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     exporter_options = exporter.options_model.model_validate(spec.options)
     python_code = exportable_python(source.origin.module) if isinstance(source.origin, Eager) else nullcontext()

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torch import nn
+
+_COSINES = {"hann_window": (0.5, 0.5), "hamming_window": (0.54, 0.46), "blackman_window": (0.42, 0.5, 0.08)}
+"""Window functions, and the factors of their cosines."""
 
 
 @contextmanager
@@ -27,15 +31,17 @@ def exportable_python(module: nn.Module) -> Iterator[None]:
       becomes ``x.shape[0]``, which stays dynamic.
     - ``int(x.shape[0] * 0.5)``, ``float(x.shape[0])`` and ``math.sqrt(x.shape[0])`` do the same. In these files,
       ``int`` and ``float`` keep sizes dynamic, unless a file uses the type otherwise, such as in ``isinstance``.
-    - The schema of ``torch.linspace`` has no dynamic number of values: it becomes a range.
+    - The schemas of ``torch.linspace``, ``torch.istft`` and windows such as ``torch.hann_window`` have no dynamic
+      number of values: they become ranges and other operators.
     - ``torch.distributions`` branches on values to check its arguments. The checks are turned off.
     """
     checks = Distribution._validate_args  # noqa: SLF001 - set_default_validate_args has no counterpart that reads it
     with ExitStack() as changed:
         changed.callback(setattr, math, "sqrt", math.sqrt)
         math.sqrt = _square_root_of(math.sqrt)
-        changed.callback(setattr, torch, "linspace", torch.linspace)
-        torch.linspace = _linspace_of(torch.linspace)
+        for name, replacement in _dynamic_functions().items():
+            changed.callback(setattr, torch, name, getattr(torch, name))
+            setattr(torch, name, replacement)
         for values in _globals(module):
             for name, function in (("len", _size), ("int", torch.sym_int), ("float", _float)):
                 if name not in values and (name == "len" or _only_calls(values, name)):
@@ -74,6 +80,77 @@ def _square_root_of(square_root: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def dynamic(value: Any, /) -> Any:  # noqa: ANN401
         is_dynamic = isinstance(value, (torch.SymInt, torch.SymFloat))
         return (value / 1) ** 0.5 if is_dynamic else square_root(value)
+
+    return dynamic
+
+
+def _dynamic_functions() -> dict[str, Callable[..., Tensor]]:
+    """Return replacements of torch's functions, by name, that accept a dynamic size."""
+    windows = {name: _window_of(getattr(torch, name), *terms) for name, terms in _COSINES.items()}
+    return {"linspace": _linspace_of(torch.linspace), "istft": _istft_of(torch.istft), **windows}
+
+
+def _istft_of(istft: Any) -> Callable[..., Tensor]:  # noqa: ANN401 - torch declares its sizes as integers
+    """Return ``torch.istft`` that accepts a dynamic number of frames and a dynamic ``length``."""
+    signature = inspect.signature(_istft)
+
+    def dynamic(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+        values = (*args, *options.values(), *getattr(args[0] if args else None, "shape", ()))
+        if options.get("return_complex") or not any(isinstance(value, torch.SymInt) for value in values):
+            return istft(*args, **options)
+        return _istft(**signature.bind(*args, **options).arguments)
+
+    return dynamic
+
+
+def _istft(  # noqa: PLR0913, PLR0917 - torch's own signature
+    input: Any,  # noqa: A002, ANN401
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,  # noqa: FBT001, FBT002
+    normalized: bool = False,  # noqa: FBT001, FBT002
+    onesided: bool | None = None,  # noqa: ARG001, FBT001
+    length: Any = None,  # noqa: ANN401
+    return_complex: bool = False,  # noqa: ARG001, FBT001, FBT002
+) -> Tensor:
+    """Add up the frames of a spectrum; torch's own decomposition takes minutes if their number is dynamic."""
+    hop, width = hop_length or n_fft // 4, win_length or n_fft
+    spectrum = (input if input.ndim == 3 else input[None])[:, : n_fft // 2 + 1].transpose(1, 2)  # noqa: PLR2004
+    frames = torch.fft.irfft(spectrum, n=n_fft, norm="ortho" if normalized else "backward")
+    weights = torch.ones(width, dtype=frames.dtype) if window is None else window
+    weights = functional.pad(weights, ((n_fft - width) // 2, (n_fft - width + 1) // 2))
+    total = n_fft + hop * (frames.shape[1] - 1)
+
+    def added_up(values: Tensor) -> Tensor:
+        return functional.fold(values.transpose(1, 2), (1, total), (1, n_fft), stride=(1, hop))[:, 0, 0]
+
+    start = n_fft // 2 if center else 0
+    end = total - start if length is None else start + length
+    # More than the last half frame is rarely requested; zeros are then returned.
+    signal = functional.pad(added_up(frames * weights), (0, n_fft))[:, start:end]
+    envelope = functional.pad(added_up(weights.square().expand(1, frames.shape[1], n_fft)), (0, n_fft), value=1.0)
+    signal = signal / envelope[:, start:end]
+    return signal if input.ndim == 3 else signal[0]  # noqa: PLR2004
+
+
+def _window_of(window: Any, *terms: float) -> Callable[..., Tensor]:  # noqa: ANN401
+    """Return a window function that accepts a dynamic length.
+
+    Args:
+        window: The function of torch.
+        terms: Its factors of 1, ``-cos(x)`` and ``cos(2 * x)``.
+    """
+    functions: Any = torch
+
+    def dynamic(window_length: Any, periodic: bool = True, *args: Any, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002 - torch's own signature
+        if not isinstance(window_length, torch.SymInt) or args or {"alpha", "beta"} & options.keys():
+            return window(window_length, periodic, *args, **options)
+        index = functions.arange(window_length, **{"dtype": torch.get_default_dtype(), **options})
+        angle = index * (2 * math.pi) / functions.sym_max(window_length - int(not periodic), 1)
+        values = sum((-1) ** n * factor * torch.cos(n * angle) for n, factor in enumerate(terms))
+        return torch.where(index + window_length > 1, values, 1.0)
 
     return dynamic
 

@@ -13,7 +13,7 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
   infer wrong shapes from such a node, so the shapes of all inner values are removed.
 - The one-sided ``DFT`` and ``STFT`` of real values whose length is not a power of two, such as 400 for speech, have an
   error of up to 200 times that of a matrix product: 2e-3 for 400 normal values, where NumPy's is 2e-6. They become a
-  matrix product and a convolution.
+  matrix product and a convolution. So does the inverse ``DFT``, if its length is constant.
 - Bfloat16, see ``repogen.onnx_graph.bfloat16``.
 - ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
 - ``Clip`` without one of its bounds also replaces the infinities on that side, by the largest finite number.
@@ -175,7 +175,8 @@ def _rewrite(node: ir.Node) -> None:
 
 def _rewrite_transform(node: ir.Node) -> None:
     if _is_one_sided_inverse(node):
-        _expand_inverse(node)
+        if not _replace_inverse(node):
+            _expand_inverse(node)
     elif node.op_type == "DFT" and _integer(node, "onesided"):
         _replace_transform(node)
     elif node.op_type == "STFT" and _integer(node, "onesided", 1):
@@ -431,6 +432,27 @@ def _expand_inverse(node: ir.Node) -> None:
     whole = _insert(node, "DFT", inputs, dtype, **attributes)
     last = _constant(node, np.array([-1], np.int64))
     _replace(node, _insert(node, "Slice", [whole, zero, one, last], dtype))
+
+
+def _replace_inverse(node: ir.Node) -> bool:
+    """Replace an inverse one-sided ``DFT`` along the last axis but one by a matrix product, if that is exact."""
+    value, axis = node.inputs[0], _axis(node)
+    requested = node.inputs[1] if len(node.inputs) > 1 else None
+    length = None if requested is None else _constant_of(requested)
+    if value is None or value.shape is None or axis is None or value.dtype is None or length is None:
+        return False
+    rank = value.shape.rank()
+    if axis % rank != rank - 2 or value.shape[-2] != length // 2 + 1 or not _is_inexact(length):
+        return False
+    # Each bin but the first and the middle one stands for two; the imaginary parts of these two have no effect.
+    factors = np.full(length // 2 + 1, 2.0)
+    factors[0] = factors[-1 if length % 2 == 0 else 0] = 1.0
+    matrix = (_fourier_matrix(length).T * np.repeat(factors, 2)[:, None] / length).astype(value.dtype.numpy())
+    shape = _constant(node, np.array([*[0] * (rank - 2), -1], np.int64))  # 0 keeps a size
+    flat = _insert(node, "Reshape", [value, shape], value.dtype)
+    product = _insert(node, "MatMul", [flat, _constant(node, matrix)], value.dtype)
+    _replace(node, _insert(node, "Unsqueeze", [product, _constant(node, np.array([-1], np.int64))], value.dtype))
+    return True
 
 
 def _replace_transform(node: ir.Node) -> None:

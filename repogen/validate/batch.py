@@ -26,6 +26,8 @@ Inputs: TypeAlias = "dict[str, Array]"
 
 _SIZES = (1, 2, 3, 5)
 _SEEDS = 20
+_MAX_COLUMNS = 64
+"""Features of a row that other rows may share separately."""
 
 
 def check_batch(
@@ -154,6 +156,7 @@ class _RowCheck:
         yield batch_probe.with_copies()
         if not source.noise:  # scales of dynamic quantization depend on the other rows
             yield probe.with_other_rows()
+            yield probe.with_shared_values(self._flat_inputs)
             if accepts_nan(self.comparison.published):
                 yield probe.with_missing_values(self.seed)
         # A model may mix rows only in large batches, such as a mixture of experts with a fixed capacity.
@@ -164,6 +167,16 @@ class _RowCheck:
             yield self._probe(model, examples).in_large_batches(None)
         others = {name: size for name, size in source.example_sizes.items() if name != self.dim}
         yield probe.across_cases(self.recorder.cases, index, others)
+
+    @property
+    def _flat_inputs(self) -> frozenset[str]:
+        """Names of the inputs of features: a fixed number of values for each row."""
+        specs = self.comparison.source.signature.inputs
+        return frozenset(
+            spec.name
+            for spec in specs
+            if len(spec.shape) == 2 and isinstance(spec.shape[1], int) and spec.shape[1] <= _MAX_COLUMNS  # noqa: PLR2004
+        )
 
     def _probe(self, model: Reference, inputs: Inputs) -> RowProbe:
         limit = self.comparison.source.dims[self.dim].max

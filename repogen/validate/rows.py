@@ -11,7 +11,7 @@ import numpy as np
 from repogen.errors import RepogenError
 from repogen.validate.compare import difference, elementwise_difference, has_nan
 from repogen.validate.tolerance import tolerances_of
-from repogen.validate.variation import FACTORS, only_nan, scaled, with_nan
+from repogen.validate.variation import FACTORS, only_nan, scaled, with_nan, with_shared_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -241,6 +241,27 @@ class RowProbe:
                     return f"a row has a different output if only the other rows change: {reason}"
         return ""
 
+    def with_shared_values(self, flat: frozenset[str]) -> str:
+        """Compare a row between rows that share some of its values with the same row between rows that share none.
+
+        A model may count the rows of a batch that have the same card and another shop: neither random rows nor copies
+        show it.
+
+        Args:
+            flat: Names of the inputs whose columns may be shared separately.
+        """
+        row, other = self._row(0), self._row(1).inputs
+        most = max((self._max_joined - 1) // 2, 1)
+        variants = with_shared_values(row.inputs, other, flat) if self._max_joined > 1 else []
+        for start in range(0, len(variants), most):
+            company = variants[start : start + most]
+            after = company if 2 * len(company) < self._max_joined else []
+            batches = ([*before, row.inputs, *before[: len(after)]] for before in ([other] * len(company), company))
+            outputs = [each for batch in batches if (each := self._outputs_of(batch))]
+            if reason := self._changed(row, outputs, len(company), len(company) + len(after) + 1):
+                return f"a row has a different output next to rows that share some of its values: {reason}"
+        return ""
+
     def with_missing_values(self, seed: int) -> str:
         """Compare a row in batches of two in which only the other row changes, and one of the two rows may have NaN.
 
@@ -263,20 +284,26 @@ class RowProbe:
                 return f"a row has a different output if only the other row changes, and one row has NaN: {reason}"
         return ""
 
-    def _changed(self, row: _Row, batches: Sequence[Arrays]) -> str:
-        """Return how the first row of batches of two differs, at the magnitude of each value; empty if it does not."""
-        if sizes := [len(array) for batch in batches for array in batch.values() if len(array) != 2]:  # noqa: PLR2004
-            return f"a batch of two has {sizes[0]} output {'row' if sizes[0] == 1 else 'rows'}"
+    def _changed(self, row: _Row, batches: Sequence[Arrays], index: int = 0, size: int = 2) -> str:
+        """Return how a row of batches of one size differs, at the magnitude of each value; empty if it does not."""
+        if sizes := [len(array) for batch in batches for array in batch.values() if len(array) != size]:
+            batch_of = "two" if size == 2 else size  # noqa: PLR2004
+            return f"a batch of {batch_of} has {sizes[0]} output {'row' if sizes[0] == 1 else 'rows'}"
         for name, limit in self._limits.items():
             samples = [row.outputs[name], *(outputs[name] for outputs in self._alone.values())]
-            if reason := elementwise_difference(name, [batch[name][:1] for batch in batches], samples, limit):
+            versions = [batch[name][index : index + 1] for batch in batches]
+            if reason := elementwise_difference(name, versions, samples, limit):
                 return reason
         return ""
 
     def _in_company(self, row: Arrays, other: Arrays) -> Tensors:
         """Return the outputs of a row in a batch with another one; none if the model does not support it."""
+        return self._outputs_of([dict(row), dict(other)])
+
+    def _outputs_of(self, rows: list[Tensors]) -> Tensors:
+        """Return the outputs of a batch; none if the model does not support it."""
         try:
-            return self._model(_join([dict(row), dict(other)]))
+            return self._model(_join(rows))
         except RepogenError:
             return {}
 

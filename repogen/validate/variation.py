@@ -51,6 +51,35 @@ def only_nan(inputs: Arrays) -> dict[str, Array] | None:
     return {name: np.full_like(array, np.nan) if array.dtype.kind == "f" else array for name, array in inputs.items()}
 
 
+def with_shared_values(row: Arrays, other: Arrays, flat: frozenset[str]) -> list[dict[str, Array]]:
+    """Return variants of another row that have some inputs, or some columns of flat inputs, of a row.
+
+    For any two of these parts, at least one variant has the first and not the second: those of the row are the parts
+    with equal bits in their number.
+
+    Args:
+        row: A batch of one.
+        other: Another one.
+        flat: Names of the inputs whose columns are separate parts.
+
+    >>> first, second = ({"card": np.array([card]), "shop": np.array([shop])} for card, shop in ((1, 2), (3, 4)))
+    >>> [[int(array[0]) for array in variant.values()] for variant in with_shared_values(first, second, frozenset())]
+    [[1, 4], [3, 2]]
+    """
+    parts = [
+        (name, column) for name, array in row.items() for column in (range(array.shape[1]) if name in flat else (...,))
+    ]
+    variants = []
+    for bit in range((len(parts) - 1).bit_length()):
+        for value in (0, 1):
+            variant = {name: array.copy() for name, array in other.items()}
+            for number, (name, column) in enumerate(parts):
+                if number >> bit & 1 == value:
+                    variant[name][0, column] = row[name][0, column]
+            variants.append(variant)
+    return variants
+
+
 @dataclass
 class Variety:
     """Finds the outputs that are the same for all inputs: they do not depend on them, or the examples are too alike."""

@@ -15,6 +15,7 @@ from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import Workspace, optimize, select_passes
 from repogen.source.load import load_source
 from repogen.targets import BFLOAT16_SINCE, target_of
+from repogen.validate.drift import DriftError
 from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove
 from repogen.worker.imports import imported_code
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # Errors of the model itself: every other exporter would lead to the same error.
 _MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size", "source.outputs"})
 
-_MIN_SECONDS = 1.0
+_MIN_SECONDS, _MAX_RETRY_SECONDS = 1.0, 120.0
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,60 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
         if not job.try_all_exporters:
             break
     if attempt is None:
+        attempt = _try_largest_sizes(chain, failures, source, job, log, guard_violations, deadline)
+    if attempt is None:
         raise combined_error(failures)
     verified = _apply_measured(attempt, source, job, log, guard_violations, deadline)
     return _built(verified, source, job, log)
+
+
+def _try_largest_sizes(  # noqa: PLR0913, PLR0917 - the state of the chain
+    chain: list[Exporter],
+    failures: list[tuple[str, RepogenError]],
+    source: SourceModel,
+    job: Job,
+    log: BuildLog,
+    guard_violations: list[dict[str, int]],
+    deadline: float,
+) -> _Attempt | None:
+    """Export with dynamo again, with the largest sizes as example; return None if that fails, or cannot help.
+
+    At the example sizes, the exporter may have frozen what is different at larger ones only: a derived size of 1, such
+    as the number of frames of a signal, or a table that grows with the longest input.
+    """
+    depends_on_size = {name for name, error in failures if isinstance(error, DriftError) and _agrees_at_example(error)}
+    exporter = next((each for each in chain if each.name in depends_on_size & {"dynamo", "dynamo-eager"}), None)
+    sizes = _largest_sizes(source)
+    if exporter is None or sizes == source.example_sizes:
+        return None
+    began = time.monotonic()
+    seconds = min(_MAX_RETRY_SECONDS, deadline - began)
+    reason, attempt = "", None
+    try:
+        with time_limit(max(seconds, _MIN_SECONDS)):
+            attempt = _try_exporter(exporter, source, job, log, guard_violations, sizes)
+    except RepogenError as error:
+        reason = error.message.partition("\n")[0].removesuffix(":")
+    at = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    where = f"at {at}: {reason}" if reason else ""
+    log.add_attempt(ExportAttempt(exporter.name, not reason, where, time.monotonic() - began))
+    if attempt is not None:
+        log.add_notes((f"exported at {at}, because the graph that was exported at the example sizes fits only these",))
+    return attempt
+
+
+def _agrees_at_example(error: DriftError) -> bool:
+    return error.parity is not None and bool(error.parity.cases) and error.parity.cases[0].passed
+
+
+def _largest_sizes(source: SourceModel) -> dict[str, int]:
+    """Return a different size for every dim, because an exporter could merge two dims of equal size."""
+    sizes: dict[str, int] = {}
+    for name, dim in source.dims.items():
+        largest = range(dim.max, max(dim.min, 2) - 1, -1)
+        free = (size for size in largest if size not in sizes.values())
+        sizes[name] = dim.example if name == source.signature.batch_dim else next(free, dim.example)
+    return sizes
 
 
 def _apply_measured(
@@ -194,14 +246,20 @@ def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) ->
 
 
 def _try_exporter(
-    exporter: Exporter, source: SourceModel, job: Job, log: BuildLog, guard_violations: list[dict[str, int]]
+    exporter: Exporter,
+    source: SourceModel,
+    job: Job,
+    log: BuildLog,
+    guard_violations: list[dict[str, int]],
+    sizes: dict[str, int] | None = None,
 ) -> _Attempt:
     """Export with one exporter, run the structural passes and validate; drop them if only they fail validation."""
     options = NormalizeOptions(source.signature, target_of(job.release), job.model.export.external_data, exporter.name)
-    workspace = Workspace(options, job.root, job.work_dir / exporter.name)
+    directory = job.work_dir / (exporter.name if sizes is None else f"{exporter.name}-largest")
+    workspace = Workspace(options, job.root, directory)
     with log.step("export"):
         workspace.directory.mkdir()
-        exported = export_with(exporter, source, job.model.export, options, workspace.directory)
+        exported = export_with(exporter, source, job.model.export, options, workspace.directory, sizes)
     guard_violations += exported.guard_violations
     release_memory()  # the exporter's graph has reference cycles and holds a second copy of every weight
     passes = select_passes(job.model.passes)

@@ -143,7 +143,7 @@ def paths_of(names: Sequence[str], paths: Sequence[str], reference: str) -> dict
         reference: Name of the examples in errors.
 
     Returns:
-        None if the numbers differ, or if only some names are those of arrays.
+        None if the numbers differ, or if only some names are those of arrays, and others do not occur in a path.
 
     Raises:
         SourceError: Only some names occur in a path, or in the same one.
@@ -152,21 +152,27 @@ def paths_of(names: Sequence[str], paths: Sequence[str], reference: str) -> dict
     {'items': 'batch_items', 'query': 'batch_query'}
     >>> paths_of(["left", "right"], ["batch_query", "batch_items"], "m.py:examples")
     {'left': 'batch_query', 'right': 'batch_items'}
+    >>> paths_of(["frame", "level"], ["frame", "state_level"], "m.py:examples")
+    {'frame': 'frame', 'level': 'state_level'}
     """
-    if len(names) != len(paths) or (set(names) & set(paths) and set(names) != set(paths)):
+    if len(names) != len(paths):
         return None
-    matches = {name: [path for path in paths if path == name or path.endswith(f"_{name}")] for name in names}
-    chosen = {name: name if name in paths else candidates[0] for name, candidates in matches.items() if candidates}
-    if not chosen:
+    exact = set(names) & set(paths)
+    others = [path for path in paths if path not in exact]
+    matches = {name: [path for path in others if path.endswith(f"_{name}")] for name in names if name not in exact}
+    chosen = {name: name if name in exact else next(iter(matches[name]), "") for name in names}
+    if not any(chosen.values()):
         return dict(zip(names, paths, strict=True))
-    if len(chosen) < len(names) or len(set(chosen.values())) < len(names):
-        raise SourceError(
-            f"inputs {', '.join(names)} do not match the examples' {', '.join(paths)}",
-            "use the names of the examples or their last parts, or other names, in the order of the examples",
-            code="source.inputs-mixed",
-            where=reference,
-        )
-    return chosen
+    if len(set(chosen.values()) - {""}) == len(names):
+        return chosen
+    if exact:
+        return None
+    raise SourceError(
+        f"inputs {', '.join(names)} do not match the examples' {', '.join(paths)}",
+        "use the names of the examples or their last parts, or other names, in the order of the examples",
+        code="source.inputs-mixed",
+        where=reference,
+    )
 
 
 @dataclass(frozen=True)

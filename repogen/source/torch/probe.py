@@ -17,6 +17,7 @@ from repogen.source.common.callables import RAISED, user_error
 from repogen.source.torch.clock import another_time
 from repogen.source.torch.flat import dtype_name
 from repogen.source.torch.state import changed, disturb, restore, state_of, stored, twin_of, written
+from repogen.source.torch.surroundings import Surroundings
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def probe(
         ParityError: It is not deterministic for another reason.
     """
     random, attention = _RandomOpRecorder(), _AttentionRecorder()
-    initial, twin = state_of(flat.module), twin_of(flat.module)
+    initial, twin, surroundings = state_of(flat.module), twin_of(flat.module), Surroundings(flat.module, root)
     with random, attention:
         first = _run(flat, tensors, root, seed)
     forget_compiled()
@@ -169,6 +170,7 @@ def probe(
             code="parity.non-deterministic",
         )
     _check_no_early_state(harness, twin, initial, state_after_first)
+    _check_no_outside_state(harness, surroundings)
     return Observed(first, attention.attention, random.precision, random.complex)
 
 
@@ -334,6 +336,28 @@ def _check_no_hidden_state(used: _ReplayHarness, unused_twin: torch.nn.Module | 
         _STATE_HINT,
         code="source.stateful",
     )
+
+
+def _check_no_outside_state(harness: _ReplayHarness, surroundings: Surroundings) -> None:
+    """Reject values outside of the module that some calls set if later outputs depend on the inputs of these calls."""
+    updated = surroundings.changed()
+    twin = twin_of(harness.flat.module) if updated else None
+    if twin is None:
+        return
+    twin_harness = replace(harness, flat=harness.flat.of(twin))
+    surroundings.restore(updated)
+    # The last run fills caches again, which an exporter would fill with tensors without values.
+    succeeded, is_same = twin_harness.run_others(), twin_harness.same_result()
+    if is_same or not succeeded:
+        return
+    updated = surroundings.changed()
+    surroundings.restore(updated)
+    if twin_harness.same_result():
+        raise SourceError(
+            f"forward changes {', '.join(updated[:_MAX_LISTED])}, outside of the model, and later outputs depend on it",
+            _STATE_HINT,
+            code="source.stateful",
+        )
 
 
 def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> list[tuple[str, object]]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
-_PLAIN = (bool, int, float, complex, str, type(None))
+PLAIN = (bool, int, float, complex, str, type(None))
+"""Types of values that are compared and replaced, not copied."""
 _CONTAINERS = (dict, list, tuple, deque)
 _OFFSET = 1000
 
@@ -39,7 +40,7 @@ def state_of(module: torch.nn.Module) -> State:
     for path, child in module.named_modules():
         for name, value in _state_items(child):
             try:
-                values[f"{path}.{name}".lstrip(".")] = tree_map(_copy, value)
+                values[f"{path}.{name}".lstrip(".")] = copy_of(value)
             except Exception:  # noqa: BLE001, S112 - whatever the user's objects raise; a list may contain itself
                 continue
     # Sums also detect writes through .data, which do not change the version counter.
@@ -61,8 +62,13 @@ def _state_items(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
     yield from ((name, buffer) for name, buffer in module.named_buffers(recurse=False))
     if not isinstance(module, torch.jit.ScriptModule):
         for name, value in vars(module).items():
-            if name not in _TORCH_ATTRIBUTES and isinstance(value, (*_PLAIN, *_CONTAINERS, torch.Tensor)):
+            if name not in _TORCH_ATTRIBUTES and isinstance(value, (*PLAIN, *_CONTAINERS, torch.Tensor)):
                 yield name, value
+
+
+def copy_of(value: object) -> object:
+    """Return a copy of a tensor, or of a container with its tensors; of any other value, the value itself."""
+    return tree_map(_copy, value)
 
 
 def _copy(leaf: Any) -> Any:  # noqa: ANN401 - a value of any attribute
@@ -82,7 +88,7 @@ def changed(before: State, after: State) -> list[str]:
     return [
         path
         for path, value in after.values.items()
-        if path not in before.values or not _equal(before.values[path], value)
+        if path not in before.values or not same_values(before.values[path], value)
     ]
 
 
@@ -110,7 +116,12 @@ def _pairs(first: object, second: object) -> list[tuple[object, object]] | None:
     return list(zip(leaves, others, strict=True)) if structure == other_structure else None
 
 
-def _equal(first: object, second: object) -> bool:
+def same_values(first: object, second: object) -> bool:
+    """Return whether two values have equal numbers, text and tensors at the same places; other objects count as equal.
+
+    >>> same_values({"mean": torch.ones(2)}, {"mean": torch.ones(2)}), same_values([1], [1, 2])
+    (True, False)
+    """
     pairs = _pairs(first, second)
     return pairs is not None and all(_equal_leaves(leaf, other) for leaf, other in pairs)
 
@@ -118,7 +129,7 @@ def _equal(first: object, second: object) -> bool:
 def _equal_leaves(first: object, second: object) -> bool:
     if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
         return first.shape == second.shape and first.dtype == second.dtype and torch.equal(first, second)
-    if not isinstance(first, (*_PLAIN, torch.Tensor)) and not isinstance(second, (*_PLAIN, torch.Tensor)):
+    if not isinstance(first, (*PLAIN, torch.Tensor)) and not isinstance(second, (*PLAIN, torch.Tensor)):
         return True  # modules, functions and other objects cannot be compared
     return type(first) is type(second) and bool(first == second)
 
@@ -130,7 +141,7 @@ def restore(module: torch.nn.Module, state: State, paths: Iterable[str]) -> None
             owner, name = _owner(module, path)
             delattr(owner, name)
         else:
-            _assign(module, path, tree_map(_copy, state.values[path]))
+            _assign(module, path, copy_of(state.values[path]))
 
 
 def disturb(module: torch.nn.Module, paths: Iterable[str]) -> None:
@@ -152,7 +163,12 @@ def _disturbed(leaf: Any) -> Any:  # noqa: ANN401
 def _assign(module: torch.nn.Module, path: str, value: Any) -> None:  # noqa: ANN401
     """Set a buffer or an attribute; a container keeps its identity, because hooks and other modules may share it."""
     owner, name = _owner(module, path)
-    current = getattr(owner, name, None)
+    if not replace_contents(getattr(owner, name, None), value):
+        setattr(owner, name, value)
+
+
+def replace_contents(current: object, value: object) -> bool:
+    """Give a container the contents of another one of its kind; return whether both are containers."""
     if isinstance(current, dict) and isinstance(value, dict):
         current.clear()
         current.update(value)
@@ -160,7 +176,8 @@ def _assign(module: torch.nn.Module, path: str, value: Any) -> None:  # noqa: AN
         current.clear()
         current.extend(value)
     else:
-        setattr(owner, name, value)
+        return False
+    return True
 
 
 def _owner(module: torch.nn.Module, path: str) -> tuple[torch.nn.Module, str]:

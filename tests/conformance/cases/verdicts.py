@@ -54,6 +54,13 @@ _MANY_IDS = signature({"items": (1, 20)}, ids="int64 batch items 0..109951162777
 _TWO_ROWS = signature({"batch": (2, 8)}, x="float32 batch 4")
 _STEPS = signature({"time": (2, 64)}, x="float32 batch time")
 _MISSING: Entry = {"examples": "verdicts.py:with_missing", **ranges("batch")}
+_SIGNAL = signature({"time": (24, 200)}, x="float32 batch time")
+_LONGER: Entry = {**_WINDOW_OF_FOUR, "export": {"exporter": "dynamo"}}
+_STREAM: Entry = {
+    "examples": "verdicts.py:frames",
+    **signature(frame="float32 batch 4", buffer="float32 batch 12", level="float32 batch 1"),
+    "outputs": ["score", "next_buffer", "next_level"],
+}
 _TORCHSCRIPT: Entry = {"export": {"exporter": "torchscript"}}
 _FROZEN = "parity.drift|export.specialized-dim"
 
@@ -339,6 +346,18 @@ CASES = (
     ),
     _case("dropped_rows", "DroppedRows", "single", "rows with NaN are dropped, and no example has NaN"),
     _case("filled_gaps", "FilledGaps", "single", "NaN becomes the mean of the batch, and no example has NaN"),
+    _case(
+        "same_card",
+        "SameCard",
+        "single",
+        "rows of one card in different shops affect each other: random rows share no card, and copies share the shop",
+        signature(card="int64 batch 0..999999", shop="int64 batch 0..999", x="float32 batch 4"),
+    ),
+    _case("default_argument", "FirstScale", "rejected:source.stateful", "a default argument keeps the first scale"),
+    _case("stream_state", "Stream", "batch", "a state whose fields the spec names", _STREAM),
+    _case("noise_gate", "NoiseGate", "batch", "istft of frames of 40 values, to the length of the input", _SIGNAL),
+    _case("single_frame", "Recursion", "batch", "the example has one frame, and longer signals have more", _SIGNAL),
+    _case("growing_table", "GrowingTable", "batch", "a table of positions that the example does not fill", _LONGER),
     _archive("script_bf16", {"kind": "torchscript"}, "bf16_script", signature(x="float32 batch 4")),
     _archive("pt2_bf16", {"kind": "torch_export"}, "bf16_program", {}),
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -919,3 +919,97 @@ class FewPixels(nn.Module):
 
     def forward(self, image: Tensor) -> Any:
         return nn.functional.interpolate(image, scale_factor=(5 / 3, 2.1), mode="nearest")
+
+
+class SameCard(nn.Module):
+    """Counts in how many other shops a card is used in the same batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 2)
+
+    def forward(self, card: Tensor, shop: Tensor, x: Tensor) -> Any:
+        count = ((card[:, None] == card) & (shop[:, None] != shop)).sum(1, keepdim=True)
+        return self.linear(torch.cat([x, count.float()], dim=1))
+
+
+class FirstScale(nn.Module):
+    """Divides by a number that a mutable default argument keeps from the first call."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x / self.scale(x)
+
+    def scale(self, x: Tensor, cache: dict[str, Tensor] = {}) -> Tensor:  # noqa: B006 - the fault
+        return cache.setdefault("scale", x.std())
+
+
+class StreamState(NamedTuple):
+    """What a client sends with each frame."""
+
+    buffer: Tensor
+    level: Tensor
+
+
+class Stream(nn.Module):
+    """Adds a frame to a buffer, and follows its level."""
+
+    def forward(self, frame: Tensor, state: StreamState) -> Any:
+        level = 0.9 * state.level + 0.1 * frame.square().mean(1, keepdim=True)
+        buffer = torch.cat([state.buffer[:, 4:], frame], dim=1)
+        return buffer.sum(1) / (1 + level.square()).squeeze(1), StreamState(buffer, level)
+
+
+def frames(batch: int) -> dict[str, Any]:
+    """Return frames and states."""
+    draw = torch.Generator().manual_seed(batch)
+    state = StreamState(torch.randn(batch, 12, generator=draw), torch.rand(batch, 1, generator=draw))
+    return {"frame": torch.randn(batch, 4, generator=draw), "state": state}
+
+
+class NoiseGate(nn.Module):
+    """Removes quiet frequencies from waveforms of any length, with frames whose length is not a power of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = nn.Buffer(torch.hann_window(40))
+
+    def forward(self, x: Tensor) -> Any:
+        spectrum = torch.stft(x, 40, 10, window=self.window, return_complex=True)
+        power = spectrum.real.square() + spectrum.imag.square()
+        mask = (power - power.mean(2, keepdim=True)).relu() / (power + 1e-3)
+        return torch.istft(spectrum * mask, 40, 10, window=self.window, length=x.shape[1])
+
+
+class Recursion(nn.Module):
+    """Linear prediction of the frames of a signal, in place; at the smallest size, there is one frame."""
+
+    def forward(self, x: Tensor) -> Any:
+        x = torch.cat([x[:, :1], x[:, 1:] - 0.9 * x[:, :-1]], dim=1)
+        frames = x.unfold(1, 24, 12)
+        lags = torch.stack([(frames[..., : 24 - k] * frames[..., k:]).sum(-1) for k in range(5)], dim=-1)
+        error = lags[..., 0] * 1.1 + 1e-6
+        out = torch.zeros(*lags.shape[:-1], 4)
+        for i in range(4):
+            k = lags[..., i + 1].clone()
+            if i:
+                k -= (out[..., :i] * lags[..., 1 : i + 1].flip(-1)).sum(-1)
+            k = k / error
+            before = out[..., :i].clone()
+            out[..., :i] = before - k.unsqueeze(-1) * before.flip(-1)
+            out[..., i] = k
+            error = error * (1 - k * k)
+        return out
+
+
+class GrowingTable(nn.Module):
+    """Positions from a table that grows with the longest input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: Tensor | None = None
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        if self.table is None or len(self.table) < x.shape[1]:
+            self.table = torch.arange(max(20, x.shape[1]))[:, None] / torch.arange(1, 5)
+        return self.linear(x + self.table[: x.shape[1]].sin())

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.export.python_code import _only_calls, exportable_python
+from repogen.export.python_code import _istft, _only_calls, exportable_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,9 +66,18 @@ class Means(nn.Module):
         return x.sum(0) / float(x.shape[0]) + x.sum(0) / math.sqrt(x.shape[0]) + float("0.5") + math.sqrt(4)
 
 
+class Tapered(nn.Module):
+    """Multiplies its rows by windows."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return the rows, which become smaller toward the first and the last one."""
+        windows = torch.hann_window(x.shape[0]) + torch.hamming_window(x.shape[0] - 1, periodic=False).sum()
+        return x * (windows + torch.blackman_window(x.shape[0]))[:, None] * torch.hann_window(3)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("rows", [2, 7])
-@pytest.mark.parametrize("kind", [Resized, Coordinates, Means])
+@pytest.mark.parametrize("kind", [Resized, Coordinates, Means, pytest.param(Tapered, marks=pytest.mark.full)])
 def test_sizes_that_python_computes(kind: Any, rows: int) -> None:
     """They stay dynamic, also if a range has one value."""
     model = kind().eval()
@@ -80,6 +89,36 @@ def test_sizes_that_python_computes(kind: Any, rows: int) -> None:
     x = torch.randn(rows, 3)
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     torch.testing.assert_close(torch.tensor(session.run(None, {"x": x.numpy()})[0]), model(x))
+
+
+@pytest.mark.parametrize(
+    ("options", "length"),
+    [
+        ({}, None),
+        ({"hop_length": 8}, 645),
+        ({"win_length": 27, "normalized": True}, 333),
+        ({"center": False, "hop_length": 4, "window": torch.ones(32)}, None),
+        ({"onesided": False}, 640),
+    ],
+)
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_istft_agrees_with_pytorch(options: dict[str, Any], length: int | None, batch: tuple[int, ...]) -> None:
+    """It replaces PyTorch's where the number of frames or the length is dynamic."""
+    window = torch.hann_window(options.get("win_length", 32))
+    options = {"window": window, "n_fft": 32, **options}
+    spectrum: Any = torch.stft(torch.randn(*batch, 645), return_complex=True, **options)
+    expected = torch.istft(spectrum, length=length, **options)
+    torch.testing.assert_close(_istft(spectrum, length=length, **options), expected)
+
+
+@pytest.mark.parametrize("name", ["hann_window", "hamming_window", "blackman_window"])
+def test_windows_with_options_are_those_of_pytorch(name: str) -> None:
+    """Only dynamic lengths need a replacement."""
+    window = getattr(torch, name)
+    with exportable_python(nn.Identity()):
+        replaced = getattr(torch, name)
+    for options in ({}, {"periodic": False}, {"dtype": torch.float64}):
+        torch.testing.assert_close(replaced(7, **options), window(7, **options))
 
 
 @pytest.mark.parametrize(

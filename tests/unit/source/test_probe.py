@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -185,6 +186,66 @@ HOOK = """
     def build():
         return Net().eval()
 """
+
+
+OUTSIDE = """
+    SCALES, LIMIT, LENGTHS = {{}}, None, {{}}
+    def keep(x, scales={{}}):
+        return scales.setdefault("scale", x.std())
+    def keeping():
+        scale = None
+        def kept(x):
+            nonlocal scale
+            scale = x.std() if scale is None else scale
+            return scale
+        return kept
+    KEPT = keeping()
+    class Store:
+        pass
+    STORE = Store()
+    class Net(nn.Module):
+        peak = torch.zeros([])
+        def forward(self, x):
+            global LIMIT
+            {line}
+    def build():
+        return Net().eval()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('return x / SCALES.setdefault("scale", x.std())', "models.SCALES"),
+        ("LIMIT = x.std() if LIMIT is None else LIMIT; return x / LIMIT", "models.LIMIT"),
+        ('globals().setdefault("NEW", x.std()); return x / NEW', "models.NEW"),
+        ("return x / keep(x)", "default 1 of models.keep"),
+        ("return x / KEPT(x)", "models.KEPT.scale"),
+        ("STORE.scale = vars(STORE).get('scale', x.std()); return x / STORE.scale", "models.STORE.scale"),
+        ("keep.scale = vars(keep).get('scale', x.std()); return x / keep.scale", "models.keep.scale"),
+        ("Net.peak = torch.maximum(Net.peak, x.max()); return x / Net.peak.clamp(5)", "models.Net.peak"),
+    ],
+)
+def test_state_outside_of_the_module_is_rejected(load: Load, line: str, name: str) -> None:
+    """The first call, or one with large values, sets it; two calls on the same inputs return the same."""
+    with pytest.raises(SourceError, match="outside of the model, and later outputs depend on it") as caught:
+        load(OUTSIDE.format(line=line))
+    assert (caught.value.code, name in caught.value.message) == ("source.stateful", True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SCALES['calls'] = SCALES.get('calls', 0) + 1; return x * 2",
+        "return x * LENGTHS.setdefault(len(x), torch.arange(len(x)))[:, None]",
+        "Net.last = x; return x * 2",
+    ],
+)
+def test_values_outside_of_the_module_without_an_effect_are_allowed(load: Load, line: str) -> None:
+    """A counter, tables by length, and the last inputs for debugging; an exporter would fill an empty cache."""
+    load(OUTSIDE.format(line=line))
+    values = vars(sys.modules["models"])
+    assert values["SCALES"] or values["LENGTHS"] or hasattr(values["Net"], "last")
 
 
 def test_features_of_a_hook_are_allowed(load: Load) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from repogen.artifacts.built_model import OnnxArtifact
+from repogen.artifacts.source import DimRange
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ParityError, SourceError
 from repogen.repository.golden import first_golden_inputs
 from repogen.spec.models import ModelSpec
 from repogen.targets import newest_target
 from repogen.worker.job import Job
 from repogen.worker.progress import BuildLog
-from repogen.worker.sequence import build_model
+from repogen.worker.sequence import _largest_sizes, build_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -251,3 +254,42 @@ def test_guessed_integers_are_named_where_they_fail(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     counts(tmp_path / "again" / "m.onnx")
     assert built(tmp_path / "again", {"source": source, "inputs": declared})[0].batch.batchable
+
+
+TABLE = """
+import torch
+from torch import nn
+
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = None
+
+    def forward(self, x):
+        if self.table is None or len(self.table) < x.shape[1]:
+            self.table = torch.arange(max(4, x.shape[1])) / 3
+        return x + self.table[: x.shape[1]].sin()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+def test_table_that_grows_is_exported_at_the_largest_size(tmp_path: Path) -> None:
+    """At the example size, the table is a constant that is too short for larger sizes."""
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", "time"]}}
+    dims = {"batch": {"max": 4}, "time": {"max": 9, "example": 3}}
+    entry = {"source": {"factory": "model.py:Positions"}, "inputs": inputs, "dims": dims}
+    model, diagnostics = built(tmp_path, entry | {"export": {"exporter": "dynamo"}}, TABLE)
+    assert model.batch.batchable
+    attempts = [(attempt.exporter, attempt.ok) for attempt in diagnostics.attempts]
+    assert attempts == [("dynamo", False), ("dynamo", True)]
+    assert "exported at batch 2, time 9, because" in diagnostics.notes[-1]
+
+
+def test_largest_sizes_are_different() -> None:
+    """The batch keeps its example size, and a dim with one size keeps it."""
+    dims = {"batch": DimRange(1, 8, 2), "a": DimRange(1, 9, 3), "b": DimRange(1, 9, 4), "c": DimRange(9, 9, 9)}
+    signature = Signature((TensorSpec("x", "float32", ("batch", "a", "b", "c")),), ())
+    source: Any = SimpleNamespace(dims=dims, signature=signature)
+    assert _largest_sizes(source) == {"batch": 2, "a": 9, "b": 8, "c": 9}
