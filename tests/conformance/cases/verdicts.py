@@ -54,6 +54,8 @@ _MANY_IDS = signature({"items": (1, 20)}, ids="int64 batch items 0..109951162777
 _TWO_ROWS = signature({"batch": (2, 8)}, x="float32 batch 4")
 _STEPS = signature({"time": (2, 64)}, x="float32 batch time")
 _MISSING: Entry = {"examples": "verdicts.py:with_missing", **ranges("batch")}
+_IMAGE = signature({"height": (8, 40), "width": (8, 40)}, image="float32 batch 1 height width")
+_FRAME = signature({"height": (8, 130), "width": (8, 130)}, image="float32 batch 1 height width")
 _TORCHSCRIPT: Entry = {"export": {"exporter": "torchscript"}}
 _FROZEN = "parity.drift|export.specialized-dim"
 
@@ -332,6 +334,17 @@ CASES = (
         "WrittenView",
         "batch",
         "a score is written into the input, of which a view was taken before: torch.export rejects it with gradients",
+    ),
+    _case("kept_grid", "KeptGrid", "batch", "a grid that is kept depends on the size of the image only", _IMAGE),
+    _case("kept_mask", "KeptMask", "batch", "a mask that is kept in a buffer depends on the length only", _TIME),
+    _case("letterbox", "Letterbox", "batch", "round() of sizes, and the smaller of two ratios of sizes", _FRAME),
+    _case("level_sizes", "LevelSizes", "batch", "torch.as_tensor of sizes is a constant for torch.export", _IMAGE),
+    _case(
+        "traced_level_sizes",
+        "LevelSizes",
+        "batch",
+        "torch.as_tensor of sizes is a constant in a trace",
+        {**_IMAGE, **_TORCHSCRIPT},
     ),
     _case("dropped_rows", "DroppedRows", "single", "rows with NaN are dropped, and no example has NaN"),
     _case("filled_gaps", "FilledGaps", "single", "NaN becomes the mean of the batch, and no example has NaN"),
