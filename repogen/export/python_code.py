@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import math
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional
+
+from repogen.export.number_tensors import exported_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,20 +34,24 @@ def exportable_python(module: nn.Module) -> Iterator[None]:
       becomes ``x.shape[0]``, which stays dynamic.
     - ``int(x.shape[0] * 0.5)``, ``float(x.shape[0])`` and ``math.sqrt(x.shape[0])`` do the same. In these files,
       ``int`` and ``float`` keep sizes dynamic, unless a file uses the type otherwise, such as in ``isinstance``.
+    - ``divmod(x.shape[0], 2)`` becomes a quotient and a remainder.
+    - ``torch.as_tensor`` of a list with sizes becomes ``torch.tensor``, which stays dynamic.
     - The schemas of ``torch.linspace``, ``torch.istft`` and windows such as ``torch.hann_window`` have no dynamic
       number of values: they become ranges and other operators.
     - ``torch.distributions`` branches on values to check its arguments. The checks are turned off.
     """
     checks = Distribution._validate_args  # noqa: SLF001 - set_default_validate_args has no counterpart that reads it
     with ExitStack() as changed:
+        changed.callback(setattr, torch, "as_tensor", torch.as_tensor)
+        torch.as_tensor = exported_numbers(torch.as_tensor)
         changed.callback(setattr, math, "sqrt", math.sqrt)
         math.sqrt = _square_root_of(math.sqrt)
         for name, replacement in _dynamic_functions().items():
             changed.callback(setattr, torch, name, getattr(torch, name))
             setattr(torch, name, replacement)
         for values in _globals(module):
-            for name, function in (("len", _size), ("int", torch.sym_int), ("float", _float)):
-                if name not in values and (name == "len" or _only_calls(values, name)):
+            for name, function in _FUNCTIONS.items():
+                if name not in values and (not isinstance(vars(builtins)[name], type) or _only_calls(values, name)):
                     values[name] = function
                     changed.callback(values.pop, name)
         changed.callback(Distribution.set_default_validate_args, checks)
@@ -181,3 +188,17 @@ def _globals(module: nn.Module) -> list[dict[str, Any]]:
 
 def _size(value: Any) -> Any:  # noqa: ANN401 - as len
     return value.shape[0] if isinstance(value, Tensor) and value.ndim else len(value)
+
+
+def _quotient_and_remainder(first: Any, second: Any, /) -> Any:  # noqa: ANN401 - as divmod
+    is_dynamic = any(isinstance(value, (torch.SymInt, torch.SymFloat, Tensor)) for value in (first, second))
+    return (first // second, first % second) if is_dynamic else divmod(first, second)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "len": _size,
+    "int": torch.sym_int,
+    "float": _float,
+    "divmod": _quotient_and_remainder,
+}
+"""Python's functions and types, and what they become in the files of a model's classes."""

@@ -15,6 +15,7 @@ import torch
 from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
 
+from repogen.errors import ExportError
 from repogen.export.division import floor_quotient, floor_quotient_of_integers
 
 if TYPE_CHECKING:
@@ -75,6 +76,16 @@ def _integer_part(name: str) -> Callable[[Any], Any]:
     return translated
 
 
+def _round(number: Any, digits: int | None = None) -> Any:  # noqa: ANN401
+    if digits is not None:
+        raise ExportError(
+            "round with a number of digits has no ONNX translation",
+            "round to an integer: round(number * 100) / 100",
+            code="export.no-translation",
+        )
+    return _integer_part("Round")(number)  # both round half to even
+
+
 def _arange(end: Any, dtype: int = -1, **_: object) -> Any:  # noqa: ANN401
     return _range(0, end, 1, dtype) if _is_float(end) else core.aten_arange(end, dtype=dtype)
 
@@ -117,6 +128,7 @@ SIZE_TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     math.ceil: _integer_part("Ceil"),
     math.floor: _integer_part("Floor"),
     math.trunc: _integer_part(""),
+    round: _round,
     torch.ops.aten.arange.default: _arange,
     torch.ops.aten.arange.start: _arange_start,
     torch.ops.aten.arange.start_step: _arange_start_step,

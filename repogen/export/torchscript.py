@@ -16,6 +16,7 @@ from torch.onnx.utils import register_custom_op_symbolic
 from repogen.artifacts.source import Script
 from repogen.errors import ExportError
 from repogen.export.interface import ExportedGraph
+from repogen.export.number_tensors import traced_numbers
 from repogen.export.packing import MESSAGE, used_packed_outputs
 from repogen.export.symbolics import register_symbolics
 from repogen.export.trace_guards import ValueRead, record_reads
@@ -58,7 +59,7 @@ def export_traced(request: ExportRequest) -> ExportedGraph:
 
 def _export_traced(request: ExportRequest) -> ExportedGraph:
     source = request.source
-    with record_reads(len(request.args)) as reads:
+    with record_reads(len(request.args)) as reads, traced_numbers():
         module = request.module
         if isinstance(source.origin, Script):  # the exporter's own trace does not enter a script module
             module = _trace(module, request.args)

@@ -97,7 +97,7 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
     outputs = tuple(_output_spec(name, candidates[i][1]) for name, i in zip(output_names, select, strict=True))
     return Examined(
         inputs=inputs,
-        flat=FlatModule(module, inputs.call, select, tuple(name for name, _ in candidates)).eval(),
+        flat=FlatModule(module, inputs.call, select, tuple(name for name, _ in candidates), observed.caches).eval(),
         select=select,
         signature=Signature(inputs.specs, outputs),
         attention=observed.attention,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from repogen.errors import SourceError
+from repogen.source.torch.state import temporary
 
 if TYPE_CHECKING:
     from repogen.source.common.call import Call
@@ -25,10 +27,17 @@ class FlatModule(torch.nn.Module):
         call: Maps the tensors to its arguments.
         select: Indices into the flattened tensors of its result; None for all of them.
         names: The names of all these tensors at the example size, if ``select`` is given.
+        caches: Initial values of what the module sets for the size of its inputs. An export starts with them;
+            torch.export only if none is a buffer, which it would see as an input that changes.
     """
 
     def __init__(
-        self, module: torch.nn.Module, call: Call, select: tuple[int, ...] | None = None, names: tuple[str, ...] = ()
+        self,
+        module: torch.nn.Module,
+        call: Call,
+        select: tuple[int, ...] | None = None,
+        names: tuple[str, ...] = (),
+        caches: Mapping[str, object] | None = None,
     ) -> None:
         """Register the module as a submodule, so that its weights are exported."""
         super().__init__()
@@ -36,10 +45,12 @@ class FlatModule(torch.nn.Module):
         self.call = call
         self._select = select
         self._names = names
+        self._caches = caches or {}
+        self._caches_buffers = not {*self._caches}.isdisjoint(name for name, _ in module.named_buffers())
 
     def of(self, module: torch.nn.Module) -> FlatModule:
         """Return a wrapper of another module that is called in the same way."""
-        return FlatModule(module, self.call, self._select, self._names)
+        return FlatModule(module, self.call, self._select, self._names, self._caches)
 
     def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
         """Return every leaf of the module's result with its name."""
@@ -49,7 +60,11 @@ class FlatModule(torch.nn.Module):
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the chosen outputs."""
         # The indices count tensors only, as in tensors_among.
-        tensors = [(name, leaf) for name, leaf in self.leaves(*args) if isinstance(leaf, torch.Tensor)]
+        is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call] # as torch declares it
+        is_exported = is_traced or (torch.compiler.is_exporting() and not self._caches_buffers)
+        with temporary(self.module, self._caches) if self._caches and is_exported else nullcontext():
+            leaves = self.leaves(*args)
+        tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
         if self._select is None:
             return tuple(leaf for _, leaf in tensors)
         names = tuple(name for name, _ in tensors)

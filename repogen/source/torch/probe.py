@@ -16,7 +16,7 @@ from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.torch.clock import another_time
 from repogen.source.torch.flat import dtype_name
-from repogen.source.torch.state import changed, disturb, restore, state_of, stored, twin_of, written
+from repogen.source.torch.state import caches, changed, disturb, restore, state_of, stored, twin_of, written
 from repogen.source.torch.surroundings import Surroundings
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
@@ -50,12 +50,14 @@ class Observed:
         attention: Whether it called ``scaled_dot_product_attention``.
         precision: ``float16``, ``bfloat16`` or ``qint8`` if it computes anything in that dtype, otherwise empty.
         complex: ``complex64`` or ``complex128`` if it computes anything in that dtype, otherwise empty.
+        caches: Initial values of buffers and attributes that it sets, if some depend on the size of its inputs.
     """
 
     leaves: list[tuple[str, object]]
     attention: bool
     precision: str
     complex: str
+    caches: Mapping[str, object]
 
 
 class _AttentionRecorder(TorchFunctionMode):
@@ -169,9 +171,10 @@ def probe(
             "an object or a global variable",
             code="parity.non-deterministic",
         )
-    _check_no_early_state(harness, twin, initial, state_after_first)
+    state_after_others = _check_no_early_state(harness, twin, initial, state_after_first)
     _check_no_outside_state(harness, surroundings)
-    return Observed(first, attention.attention, random.precision, random.complex)
+    initial_caches = caches(initial, state_after_first, state_after_others)
+    return Observed(first, attention.attention, random.precision, random.complex, initial_caches)
 
 
 def _random_error(random: _RandomOpRecorder) -> SourceError:
@@ -287,28 +290,31 @@ def _check_no_first_call_state(harness: _ReplayHarness, initial: State, state_af
         )
 
 
-def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State) -> None:
+def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State) -> State:
     """Reject buffers and attributes that some calls set if later outputs depend on the inputs of these calls.
 
     A call may overwrite a part of a cache, and read another part of it only at other positions. A tensor with values of
     the inputs is therefore also changed before a call: a buffer for intermediate results does not change the outputs.
+
+    Returns:
+        The snapshot after calls on other inputs, or ``once`` if there were none.
     """
     if twin is None:
-        return
+        return once
     twin_harness, unused_twin = replace(harness, flat=harness.flat.of(twin)), twin_of(twin)
     succeeded, after = twin_harness.run_others(), state_of(twin)
     _check_parameters(initial, after)  # the twin shares them
     updated = changed(initial, after)
     if not succeeded:
-        return
+        return once
     if not updated:
         _check_no_hidden_state(twin_harness, unused_twin)
-        return
+        return after
     if twin_harness.same_result():
         updated = stored(once, after)
         disturb(twin, updated)
         if not updated or twin_harness.same_result():
-            return
+            return after
     elif (initialized := changed(initial, once)) and not changed(after, state_of(twin)):
         raise SourceError(
             f"the first call sets the model's {', '.join(initialized[:_MAX_LISTED])} from its inputs, and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
-PLAIN = (bool, int, float, complex, str, type(None))
+PLAIN = (bool, int, float, complex, str, type(None), torch.Size)
 """Types of values that are compared and replaced, not copied."""
 _CONTAINERS = (dict, list, tuple, deque)
 _OFFSET = 1000
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,10 @@ def twin_of(module: torch.nn.Module) -> torch.nn.Module | None:
 
 
 def _state_items(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
-    yield from ((name, buffer) for name, buffer in module.named_buffers(recurse=False))
-    if not isinstance(module, torch.jit.ScriptModule):
+    if isinstance(module, torch.jit.ScriptModule):
+        yield from module.named_buffers(recurse=False)
+    else:
+        yield from module._buffers.items()  # noqa: SLF001 - named_buffers omits those that are None
         for name, value in vars(module).items():
             if name not in _TORCH_ATTRIBUTES and isinstance(value, (*PLAIN, *_CONTAINERS, torch.Tensor)):
                 yield name, value
@@ -132,6 +136,49 @@ def _equal_leaves(first: object, second: object) -> bool:
     if not isinstance(first, (*PLAIN, torch.Tensor)) and not isinstance(second, (*PLAIN, torch.Tensor)):
         return True  # modules, functions and other objects cannot be compared
     return type(first) is type(second) and bool(first == second)
+
+
+def caches(initial: State, once: State, other: State) -> dict[str, object]:
+    """Return the initial values of what calls set, if some of it depends on the size of the inputs.
+
+    Without these values, an exporter would read a table that a call of another size has kept, as a constant. A table
+    that is the same after each call stays: it may be computed in a way that cannot be exported.
+
+    Args:
+        initial: The snapshot before all calls.
+        once: The snapshot after a call.
+        other: The snapshot of a copy after calls of other sizes.
+    """
+    paths = {*changed(initial, once), *changed(initial, other)} if changed(once, other) else set()
+    return {path: initial.values.get(path, _ABSENT) for path in sorted(paths)}
+
+
+@contextmanager
+def temporary(module: torch.nn.Module, values: Mapping[str, object]) -> Iterator[None]:
+    """Set buffers and attributes within the block, without copies of tensors, which a trace would contain."""
+    before: dict[str, object] = {}
+    for path in values:
+        owner, name = _owner(module, path)
+        before[path] = _same_leaves(getattr(owner, name, _ABSENT))
+    _assign_all(module, values)
+    try:
+        yield
+    finally:
+        _assign_all(module, before)
+
+
+def _assign_all(module: torch.nn.Module, values: Mapping[str, object]) -> None:
+    for path, value in values.items():
+        owner, name = _owner(module, path)
+        if value is not _ABSENT:
+            _assign(module, path, _same_leaves(value))
+        elif hasattr(owner, name):
+            delattr(owner, name)
+
+
+def _same_leaves(value: object) -> object:
+    """Return a copy of a container with the same leaves."""
+    return tree_map(lambda leaf: leaf, value)
 
 
 def restore(module: torch.nn.Module, state: State, paths: Iterable[str]) -> None:

@@ -61,6 +61,8 @@ _STREAM: Entry = {
     **signature(frame="float32 batch 4", buffer="float32 batch 12", level="float32 batch 1"),
     "outputs": ["score", "next_buffer", "next_level"],
 }
+_IMAGE = signature({"height": (8, 40), "width": (8, 40)}, image="float32 batch 1 height width")
+_FRAME = signature({"height": (8, 130), "width": (8, 130)}, image="float32 batch 1 height width")
 _TORCHSCRIPT: Entry = {"export": {"exporter": "torchscript"}}
 _FROZEN = "parity.drift|export.specialized-dim"
 
@@ -343,6 +345,17 @@ CASES = (
         "WrittenView",
         "batch",
         "a score is written into the input, of which a view was taken before: torch.export rejects it with gradients",
+    ),
+    _case("kept_grid", "KeptGrid", "batch", "a grid that is kept depends on the size of the image only", _IMAGE),
+    _case("kept_mask", "KeptMask", "batch", "a mask that is kept in a buffer depends on the length only", _TIME),
+    _case("letterbox", "Letterbox", "batch", "round() of sizes, and the smaller of two ratios of sizes", _FRAME),
+    _case("level_sizes", "LevelSizes", "batch", "torch.as_tensor of sizes is a constant for torch.export", _IMAGE),
+    _case(
+        "traced_level_sizes",
+        "LevelSizes",
+        "batch",
+        "torch.as_tensor of sizes is a constant in a trace",
+        {**_IMAGE, **_TORCHSCRIPT},
     ),
     _case("dropped_rows", "DroppedRows", "single", "rows with NaN are dropped, and no example has NaN"),
     _case("filled_gaps", "FilledGaps", "single", "NaN becomes the mean of the batch, and no example has NaN"),

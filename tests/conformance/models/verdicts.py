@@ -914,6 +914,64 @@ class Barrier(nn.Module):
         return x.masked_fill(x > 1, torch.inf).clamp(min=0)
 
 
+class KeptGrid(nn.Module):
+    """The boxes of a detector, whose head keeps the centers of the cells of the last image size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, 2, 1)
+        self.shape: torch.Size | None = None
+        self.centers: Tensor | None = None
+
+    def forward(self, image: Tensor) -> Any:
+        raw = self.conv(image)
+        if self.shape != raw.shape:
+            rows, columns = (torch.arange(size) + 0.5 for size in raw.shape[2:])
+            self.centers = torch.stack(torch.meshgrid(columns, rows, indexing="xy")).flatten(1)
+            self.shape = raw.shape
+        raw = raw.flatten(2)
+        return torch.cat((self.centers - raw[:, :2].exp(), self.centers + raw[:, 2:].exp()), 1)
+
+
+class KeptMask(nn.Module):
+    """Causal attention, whose mask is kept in a buffer until a row of another length arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.mask: Tensor
+        self.register_buffer("mask", torch.empty(0, 0), persistent=False)
+
+    def forward(self, x: Tensor) -> Any:
+        steps = x.shape[1]
+        if self.mask.shape[0] != steps:
+            self.mask = torch.full((steps, steps), -torch.inf).triu(1)
+        return (x @ x.transpose(1, 2) + self.mask).softmax(-1) @ self.linear(x)
+
+
+class Letterbox(nn.Module):
+    """Resizes images to at most 16 x 16 pixels and pads them, as YOLO does."""
+
+    def forward(self, image: Tensor) -> Any:
+        height, width = image.shape[2:]
+        ratio = min(16 / height, 16 / width)
+        rows, columns = round(height * ratio), round(width * ratio)
+        resized = nn.functional.interpolate(image, size=(rows, columns), mode="bilinear")
+        top, left = (16 - rows) // 2, (16 - columns) // 2
+        return nn.functional.pad(resized, (left, 16 - columns - left, top, 16 - rows - top), value=0.5)
+
+
+class LevelSizes(nn.Module):
+    """Adds the share of each pixel in its level of a feature pyramid, whose sizes are in a tensor."""
+
+    def forward(self, image: Tensor) -> Any:
+        levels = [image, nn.functional.avg_pool2d(image, 2, ceil_mode=True)]
+        shapes = torch.as_tensor([level.shape[2:] for level in levels], dtype=torch.long)
+        starts = torch.cat((shapes.new_zeros(1), shapes.prod(1).cumsum(0)[:-1]))
+        rows = torch.cat([level.flatten(1) for level in levels], 1)
+        return rows / shapes.prod(1).sum() + starts.sum()
+
+
 class FewPixels(nn.Module):
     """Resizes images of few pixels without interpolation, by quotients of sizes."""
 

@@ -59,11 +59,13 @@ class Coordinates(nn.Module):
 
 
 class Means(nn.Module):
-    """Divides sums by their number, and by its square root."""
+    """Divides sums by their number, by its square root, and by tensors of sizes."""
 
     def forward(self, x: torch.Tensor) -> Any:
         """Return one value per column."""
-        return x.sum(0) / float(x.shape[0]) + x.sum(0) / math.sqrt(x.shape[0]) + float("0.5") + math.sqrt(4)
+        half, rest = divmod(x.shape[0], 2)
+        sums = x.sum(0) / torch.as_tensor([(half, 1), (rest, 4)]).sum() * torch.as_tensor([1.0, 2.0, 3.0])
+        return sums + x.sum(0) / float(x.shape[0]) + x.sum(0) / math.sqrt(x.shape[0]) + float("0.5") + math.sqrt(4)
 
 
 class Tapered(nn.Module):

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from repogen.errors import ExportError
+from repogen.export.size_arithmetic import SIZE_TRANSLATIONS
 from repogen.export.symbolics import register_symbolics
 from repogen.export.translations import TRANSLATIONS
 
@@ -24,7 +25,7 @@ class Steps(nn.Module):
         n = x.shape[0]
         floats = torch.arange(0, n * 0.1, 0.1), torch.arange(n * 0.3 - 1.5)
         integers = (torch.arange(0.5, n * 0.7, dtype=dtype) for dtype in (torch.int64, torch.int32))
-        sizes = math.floor(n * 0.29), math.ceil(n * 0.7 + 0.1), n // 3, n * 2 - 1
+        sizes = math.floor(n * 0.29), math.ceil(n * 0.7 + 0.1), n // 3, n * 2 - 1, round(n * 0.5)
         return *floats, *integers, *(torch.full((size,), n * 0.1) for size in sizes), x * (n**0.5)
 
 
@@ -45,6 +46,13 @@ def test_sizes_are_multiplied_in_float64() -> None:
         expected = Steps()(torch.ones(n))
         for actual, tensor in zip(session.run(None, {"x": torch.ones(n).numpy()}), expected, strict=True):
             torch.testing.assert_close(torch.tensor(actual), tensor)
+
+
+def test_rounding_to_digits_is_rejected() -> None:
+    """Python rounds the decimal representation of a number."""
+    with pytest.raises(ExportError) as caught:
+        SIZE_TRANSLATIONS[round](1.25, 1)
+    assert caught.value.code == "export.no-translation"
 
 
 class Range(nn.Module):

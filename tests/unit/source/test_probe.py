@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from repogen.artifacts.source import Eager
 from repogen.errors import ParityError, SourceError
@@ -335,6 +336,48 @@ def test_control_flow_operators_are_allowed(load: Load) -> None:
 def test_half_precision_arithmetic_is_detected(load: Load, expression: str, precision: str) -> None:
     """The outputs may be float32, but parity is limited by the precision inside."""
     assert load(returning(expression)).precision == precision
+
+
+KEPT = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            {initial}
+        def forward(self, x):
+            if self.kept is None or self.kept.shape != x.shape[:1]:
+                self.kept = torch.arange(x.shape[0], dtype=torch.float32)
+            self.tables[0] = self.kept if self.sizes is None or self.sizes != x.shape else self.tables[0]
+            self.sizes = x.shape
+            return x + self.kept[:, None] + self.tables[0][:, None]
+    def build():
+        return Net().eval()
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporting", [False, True])
+@pytest.mark.parametrize(
+    ("initial", "is_buffer"),
+    [("self.kept = None", False), ('self.register_buffer("kept", None)', True)],
+)
+def test_tables_of_one_size_are_not_part_of_a_trace(
+    load: Load, monkeypatch: pytest.MonkeyPatch, initial: str, *, is_buffer: bool, exporting: bool
+) -> None:
+    """An export starts without them, and leaves those of the last call; torch.export does not accept such buffers."""
+    origin = load(KEPT.format(initial=f"{initial}; self.sizes = None; self.tables = [torch.empty(0)]")).origin
+    assert isinstance(origin, Eager)
+    net: Any = origin.module.module
+    grid, tables = net.kept, list(net.tables)
+    if exporting:
+        monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+        (output,) = origin.module(torch.zeros(5, 4))
+        assert (net.kept is grid) is not is_buffer
+    else:
+        trace: Any = torch.jit.trace
+        (output,) = trace(origin.module, torch.zeros(len(grid), 4), check_trace=False)(torch.zeros(5, 4))
+        assert net.kept is grid
+        assert net.tables == tables
+    assert output[:, 0].tolist() == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.parametrize(("expression", "dtype"), [("torch.fft.rfft(x).abs()", "complex64"), ("x * 2", "")])
