@@ -5,6 +5,7 @@ It covers every file of the version's directory except itself, so `model_signing
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from contextlib import redirect_stdout, suppress
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.attestation import SigningKey, TrustedSigner
 
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
@@ -78,11 +80,11 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
 
 
 def _not_signed(version_dir: Path, error: Exception) -> PublishError:
-    return PublishError(
-        f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}",
-        "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither",
-        code="sign.failed",
-    )
+    what = f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}"
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return PublishError(what, "free disk space, or correct the permissions of the repository", code="sign.failed")
+    hint = "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither"
+    return PublishError(what, hint, code="sign.failed")
 
 
 def _write(version_dir: Path, text: str) -> None:

@@ -19,6 +19,7 @@ _PATH = ("mlflow", "tracking_uri")
 
 URI_EXAMPLES = 'for example "sqlite:///mlflow.db" or "http://127.0.0.1:5000"'
 _SQLITE = re.compile(r"sqlite(\+\w+)?:///[^?]")
+_UNENCODED = "has `@` after the server; in a password, write `#`, `/`, `?` and `@` as %23, %2F, %3F and %40"
 
 
 def malformed_uri(uri: str) -> str:
@@ -27,18 +28,22 @@ def malformed_uri(uri: str) -> str:
     >>> malformed_uri("http://[::1"), malformed_uri("sqlite:"), malformed_uri("sqlite:///mlflow.db")
     ('is not a URI', 'does not name a database file', '')
     """
+    rest = uri.partition("://")[2]
+    server = re.split("[/?#]", rest)[0]
     try:
         parts = urlsplit(uri)
         port = parts.port  # reading it checks it
     except ValueError:
-        return "is not a URI"
+        # the part of a password before a `#` is read as the port
+        is_password = "@" in rest and "@" not in server and not server.startswith("[")
+        return _UNENCODED if is_password else "is not a URI"
     if parts.scheme in {"http", "https"} and (not parts.hostname or port == 0 or not uri.isprintable() or " " in uri):
         return "is not a URI of a server"
     if parts.scheme.partition("+")[0] == "sqlite":
         return "" if _SQLITE.match(uri) else "does not name a database file"
-    rest = parts.path + parts.fragment + (parts.query if parts.scheme in {"http", "https"} else "")
-    if parts.scheme and "@" not in parts.netloc and "@" in rest:
-        return "has `@` after the server; in a password, write `#`, `/`, `?` and `@` as %23, %2F, %3F and %40"
+    path = parts.path + parts.fragment + (parts.query if parts.scheme in {"http", "https"} else "")
+    if parts.scheme and "@" not in parts.netloc and "@" in path:
+        return _UNENCODED
     return ""
 
 

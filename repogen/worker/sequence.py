@@ -148,7 +148,7 @@ def _try_largest_sizes(  # noqa: PLR0913, PLR0917 - the state of the chain
     where = f"at {at}: {reason}" if reason else ""
     log.add_attempt(ExportAttempt(exporter.name, not reason, where, time.monotonic() - began))
     if attempt is not None:
-        log.add_notes((f"exported at {at}, because the graph that was exported at the example sizes fits only these",))
+        log.add_notes((f"exported at {at}, because the graph of the example sizes is correct at these sizes only",))
     return attempt
 
 

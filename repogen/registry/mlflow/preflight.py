@@ -224,7 +224,7 @@ def _authorization() -> dict[str, str]:
 def _unsendable(problem: str) -> TrackingError:
     return TrackingError(
         f"the credentials for MLflow cannot be sent: {problem}",
-        "set it again, for example with `printf %s` instead of `echo`, which adds a line break",
+        "set the variable again; `echo` adds a line break to a token, and `printf %s` does not",
         code="tracking.credentials",
     )
 

@@ -168,7 +168,7 @@ class _Finder:
         """Yield its default arguments, the variables of the function around it, and its attributes."""
         for number, value in enumerate([*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]):
             if isinstance(value, (*_CONTAINERS, torch.Tensor)):
-                yield f"default {number + 1} of {path}", _Place(value)
+                yield f"default argument {number + 1} of {path}", _Place(value)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             try:
                 value = cell.cell_contents

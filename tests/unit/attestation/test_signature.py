@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import shutil
@@ -282,6 +283,22 @@ def test_key_with_a_certificate_must_not_be_encrypted(
     with pytest.raises(SpecError, match="signing key cannot be used") as caught:
         repogen.sign("m", key=replace(key, certificate=certificate, chain=()), repository=publisher.repository)
     assert "a key with a certificate cannot be encrypted" in caught.value.hint
+
+
+def test_full_disk_while_a_version_is_signed(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint is not about keyless signing."""
+    publisher.publish()
+    key, _ = write_keys(tmp_path)
+
+    def write(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(signature, "_write", write)
+    with pytest.raises(PublishError) as caught:
+        repogen.sign("m", key=key, repository=publisher.repository)
+    assert (caught.value.code, caught.value.hint.partition(",")[0]) == ("sign.failed", "free disk space")
 
 
 def test_copies_keep_their_signature(publisher: Publisher, tmp_path: Path) -> None:

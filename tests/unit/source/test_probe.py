@@ -220,7 +220,7 @@ OUTSIDE = """
         ('return x / SCALES.setdefault("scale", x.std())', "models.SCALES"),
         ("LIMIT = x.std() if LIMIT is None else LIMIT; return x / LIMIT", "models.LIMIT"),
         ('globals().setdefault("NEW", x.std()); return x / NEW', "models.NEW"),
-        ("return x / keep(x)", "default 1 of models.keep"),
+        ("return x / keep(x)", "default argument 1 of models.keep"),
         ("return x / KEPT(x)", "models.KEPT.scale"),
         ("STORE.scale = vars(STORE).get('scale', x.std()); return x / STORE.scale", "models.STORE.scale"),
         ("keep.scale = vars(keep).get('scale', x.std()); return x / keep.scale", "models.keep.scale"),

@@ -163,6 +163,7 @@ def test_connection_does_not_change_the_environment(tmp_path: Path, monkeypatch:
     "uri",
     [
         "postgresql://user:12#5ecret@database/mlflow",
+        "http://user:pa#5ecret@host",
         "postgresql://user:12/5ecret@database/mlflow",
         "postgresql:user:5ecret@database/mlflow",
         "http://user:12?5ecret@server",
