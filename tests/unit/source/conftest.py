@@ -25,6 +25,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a spec's directory; modules imported from it are removed afterward."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+    monkeypatch.delitem(sys.modules, "models", raising=False)  # of a test of another directory: messages name modules
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
