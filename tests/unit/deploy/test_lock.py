@@ -66,7 +66,7 @@ def test_deploy_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_caches_without_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no cache of models; what the embedded server needs is an error that says what to set."""
+    """The cache of models is off; the error of the embedded server says which variable to set."""
     without_home(monkeypatch)
     assert user_cache({}) is None
     monkeypatch.chdir(tmp_path)
