@@ -137,8 +137,8 @@ EXIT_CODES = {
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
     6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
     7: (
-        "The version could not be published, a required signature is missing or not valid, or the repository could not "
-        "be read or written"
+        "The version could not be published, a required signature is missing or not valid, the repository could not be "
+        "read or written, or the machine has no disk space, memory, processes or open files left"
     ),
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",

@@ -84,7 +84,7 @@ def _task(session: BuildSession, name: str, fetched: Path | None) -> Task:
     for file in input_files(spec, name):
         if not is_inside(file, spec.root):
             raise SpecError(
-                f"{file} is not in the directory of the spec, and other machines receive only that directory",
+                f"{file} is not in the directory of the spec, and other machines receive no other files",
                 "move it there, or build with --executor local",
                 code="executor.outside",
                 where=f"models.{name}",

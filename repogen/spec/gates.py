@@ -68,11 +68,9 @@ class EvaluationGate(Section):
 
 
 class GatesSpec(Section):
-    """The gates of a promotion; a gate without a limit is measured and recorded.
+    """The gates of a promotion; a gate without a limit is measured and recorded."""
 
-    A gate of a plug-in is a field of a subclass, which validation creates for the names that occur.
-    """
-
+    # A gate of a plug-in is a field of a subclass, which validation creates for the names that occur.
     parity: ParityGate = ParityGate()
     smoke: StrictBool = Field(default=True, description="Whether the version must pass every check of a smoke test")
     size: SizeGate | None = None

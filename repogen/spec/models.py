@@ -239,7 +239,9 @@ class ResourcesSpec(Section):
     """What a build of the model needs, for choosing a machine. It does not change what is published."""
 
     cpus: Annotated[int, Field(strict=True, ge=1, le=1024), must_be("an integer from 1 to 1024")] = Field(
-        default=1, description="Processors; the number of compute threads on another machine"
+        default=1,
+        description="Processors that an executor such as ray reserves on another machine; also the number of compute "
+        "threads there",
     )
     memory_mb: MemoryMb | None = Field(
         default=None, description="Memory in MiB; if omitted, `--jobs auto` uses what the last build needed"

@@ -166,7 +166,8 @@ class PythonSource(SourceOptions):
     )
     pack_for: tuple[PythonVersion, ...] = Field(
         default=(),
-        description="Python versions to pack for; if empty, that of the target's image, and that of repogen up to 3.12",
+        description="Python versions to pack for; if empty: that of the target's image, and the one that runs repogen "
+        "if it is 3.12 or older",
     )
 
     files: ClassVar[tuple[str, ...]] = ("path",)
