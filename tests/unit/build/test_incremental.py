@@ -136,6 +136,7 @@ def test_stage_of_a_killed_build_is_removed_by_an_unchanged_one(
     publish_version(spec, "a")
     container = spec.repository.with_name(f".{spec.repository.name}.repogen-stage")
     (container / "build-killed" / "work").mkdir(parents=True)
+    (container / "build-killed" / "build.lock").touch()
     (spec.repository / ".repogen-probe-1").touch()
     build(spec, BuildOptions(models=("a",), dry_run=True), RecordedProgress())
     assert container.is_dir()
@@ -144,6 +145,15 @@ def test_stage_of_a_killed_build_is_removed_by_an_unchanged_one(
     assert not container.exists()
     assert sorted(path.name for path in spec.repository.iterdir()) == ["a"]
     remove_leftovers(spec.repository / "missing", None)
+
+
+def test_directory_without_a_lock_is_removed_only_if_it_is_empty(spec: Spec) -> None:
+    """It may be a directory of the user that another user has renamed."""
+    container = spec.repository.with_name(f".{spec.repository.name}.repogen-stage")
+    (container / "build-other" / "work").mkdir(parents=True)
+    (container / "build-empty").mkdir()
+    remove_leftovers(spec.repository, None)
+    assert [path.name for path in container.iterdir()] == ["build-other"]
 
 
 @pytest.mark.parametrize("file", ["1/manifest.json", "1/config.pbtxt", "config.pbtxt", "1/model.onnx"])
