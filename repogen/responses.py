@@ -55,11 +55,14 @@ class Limits:
 
     Attributes:
         exceeded: Why a response in the block was rejected: a library must not send the request again.
+        received: Number of bytes that were received in the block, the only item of a list.
     """
 
     size: int
     seconds: float = SECONDS
     bytes_per_second: float = BYTES_PER_SECOND
+    total: int = sys.maxsize
+    received: list[int] = field(default_factory=lambda: [0], compare=False)
     exceeded: list[ResponseError] = field(default_factory=list, compare=False)
 
 
@@ -68,15 +71,18 @@ _LIMITS: ContextVar[Limits | None] = ContextVar("limits", default=None)
 
 
 @contextmanager
-def response_limits(size: int, seconds: float = SECONDS, bytes_per_second: float = BYTES_PER_SECOND) -> Iterator[None]:
+def response_limits(
+    size: int, seconds: float = SECONDS, bytes_per_second: float = BYTES_PER_SECOND, *, total: int = sys.maxsize
+) -> Iterator[None]:
     """Limit the responses to the requests that this thread sends in the block.
 
     Args:
         size: Bytes of a body. A response whose status is neither 200 nor 206 has at most ``MAX_BYTES``.
         seconds: Time for a response, from the end of its request to its last byte.
         bytes_per_second: A response has one second more for so many bytes of it.
+        total: Bytes of all responses, with their headers.
     """
-    token = _LIMITS.set(Limits(size, seconds, bytes_per_second))
+    token = _LIMITS.set(Limits(size, seconds, bytes_per_second, total))
     try:
         yield
     finally:
@@ -146,6 +152,9 @@ class _Source(RawIOBase):
         """Read what has arrived."""
         count: int | None = self._raw.readinto(buffer)
         self._received += count or 0
+        self._limits.received[0] += count or 0
+        if self._limits.received[0] > self._limits.total:
+            raise self._error(f"the responses are larger than {self._limits.total} bytes in total")
         if self._received > self.most + _HEADER_BYTES:
             raise self._error(f"the response is larger than {self.most} bytes")
         allowed = self._limits.seconds + self._received / self._limits.bytes_per_second

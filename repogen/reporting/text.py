@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 import sys
 from itertools import takewhile
@@ -135,10 +136,10 @@ def fixes_text(report: FixReport, verb: str = "fixed") -> str:
 
 
 def text_diff(file: FixedFile) -> str:
-    """Return the unified diff of a corrected file."""
-    name = relative_path(str(file.path))
+    """Return the unified diff of a corrected file; a line break in its name could begin the diff of another file."""
+    name = printable(relative_path(str(file.path)), _MAX_LENGTH)
     texts = (text.encode(errors="surrogateescape").decode(errors="replace") for text in (file.before, file.after))
-    before, after = (text.splitlines(keepends=True) for text in texts)
+    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in texts)
     lines = unified_diff(before, after, (name, name), "\n")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 

@@ -21,6 +21,7 @@ from repogen.errors import RepogenError, SpecError
 from repogen.files import read_bytes
 from repogen.reporting.text import MAX_COMPARED, equal_ends, unified_diff
 from repogen.spec.load import MAX_BYTES, load_spec
+from repogen.spec.problems import printable
 from repogen.tune.passes_edit import OPTIMIZE, pass_nodes, same_entries, with_key, with_passes
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class SpecEdit:
     @property
     def diff(self) -> str:
         """The change as a unified diff."""
-        name = self.path.name
+        name = printable(self.path.name)
         before, after = (content.decode().splitlines() for content in (self.before, self.after))
         return "\n".join(unified_diff(before, after, (f"a/{name}", f"b/{name}"), ""))
 

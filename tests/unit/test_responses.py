@@ -78,6 +78,17 @@ def test_large_response(session: Session, parts: tuple[bytes, bytes], *, stream:
         session.get(f"http://{address}/", stream=stream, timeout=5).content  # noqa: B018 - reads it
 
 
+def test_total_of_all_responses(session: Session) -> None:
+    """Each of them is within its own limit; after the block, the next one begins at zero."""
+    with responding(200, bytes(2**15), []) as address:
+        with response_limits(2**16, total=2**16):
+            assert len(session.get(address, timeout=5).content) == 2**15
+            with pytest.raises(ResponseError, match="larger than 65536 bytes in total"):
+                session.get(address, timeout=5)
+        with response_limits(2**16, total=2**16):
+            assert len(session.get(address, timeout=5).content) == 2**15
+
+
 @pytest.mark.parametrize("parts", SLOW, ids=SLOW_IDS)
 def test_slow_response(session: Session, parts: tuple[bytes, bytes]) -> None:
     """Every byte arrives within the timeout; the request is not sent again."""

@@ -15,6 +15,7 @@ from repogen.registry.mlflow.download import fetch_manifest, fetch_version
 from repogen.registry.mlflow.entries import STEPS, entry_of, move_key, move_value, moves_of, version_number
 from repogen.registry.mlflow.library import LoggedModel, Metric, MlflowException, ModelVersion, RegisteredModel
 from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
+from repogen.responses import MAX_BYTES, response_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _MAX_PAGES = 1000
+_MAX_BYTES = 128 * 2**20
+_SECONDS = 600.0
+_SECONDS_PER_MODEL = 0.25
 _DESCRIPTION = "Built and verified by repogen. `repogen promote` moves its aliases, and `repogen sync` publishes them."
 
 
@@ -76,7 +80,10 @@ class MlflowRegistry:
         """Return the version that ``alias`` points to, of every registered model that has it, by name."""
         with self._connection.doing("reading the registered models"):
             entries = []
-            for name, aliases in self._models_with_alias(alias).items():
+            models = self._models_with_alias(alias)
+            end = time.monotonic() + _SECONDS + len(models) * _SECONDS_PER_MODEL
+            for name, aliases in models.items():
+                _require_time(end, "registered models")
                 version = self._client.get_model_version(name, str(aliases[alias]))
                 entries.append(entry_of(version, _pointing(aliases, aliases[alias])))
         return tuple(sorted(entries, key=lambda entry: entry.name))
@@ -205,18 +212,33 @@ def _all(search: Callable[..., Any], what: str) -> list[Any]:
     """Return the entries of all pages of a search.
 
     Raises:
-        TrackingError: There are too many: a server may always name another page.
+        TrackingError: There are too many, or they take too long: a server may always name another page.
+        ResponseError: The pages are too large.
     """
     entries: list[Any] = []
     token: str | None = None
-    for _ in range(_MAX_PAGES):
-        page = search(max_results=_PAGE, page_token=token)
-        entries += list(page)
-        token = page.token
-        if not token:
-            return entries
-    raise TrackingError(
-        f"MLflow lists more than {_MAX_PAGES} pages of {what}",
+    end = time.monotonic() + _SECONDS
+    with response_limits(MAX_BYTES, total=_MAX_BYTES):
+        for _ in range(_MAX_PAGES):
+            page = search(max_results=_PAGE, page_token=token)
+            if len(page) > _PAGE:
+                raise _too_many(f"lists {len(page)} {what} on a page of {_PAGE}")
+            entries += list(page)
+            token = page.token
+            if not token:
+                return entries
+            _require_time(end, what)
+    raise _too_many(f"lists more than {_MAX_PAGES} pages of {what}")
+
+
+def _require_time(end: float, what: str) -> None:
+    if time.monotonic() > end:
+        raise _too_many(f"takes too long to return {what}")
+
+
+def _too_many(what: str) -> TrackingError:
+    return TrackingError(
+        f"MLflow {what}",
         "check that the URI is that of your MLflow server, and delete entries that are not needed",
         code="tracking.server",
     )

@@ -247,3 +247,11 @@ def test_diff_of_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, be
     assert patch.count("@@ -") == 1
     subprocess.run(["git", "apply", "-p0", "--unidiff-zero", "-"], input=patch, text=True, check=True)  # noqa: S607 - in PATH
     assert (tmp_path / "config.pbtxt").read_text(encoding="utf-8") == after
+
+
+def test_diff_of_a_hostile_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A patch must not change another file, and lines end only with a line feed, as in git."""
+    monkeypatch.chdir(tmp_path)
+    name = "y\n--- Makefile\n+++ Makefile\n@@ -1 +1,2 @@\n all:\n+\tid\n"
+    patch = text_diff(FixedFile(tmp_path / name / "config.pbtxt", "# a\u2028b\nc: 1\n", "# a\u2028b\nc: 2\n", 1))
+    assert patch.split("\n")[2:] == ["@@ -1,2 +1,2 @@", " # a\u2028b", "-c: 1", "+c: 2", ""]

@@ -147,3 +147,22 @@ def test_pages_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for search in (registry.versions, registry.with_alias):
         with pytest.raises(TrackingError, match="more than 5 pages"):
             search("m")
+
+
+def test_page_with_too_many_entries() -> None:
+    """A server may put any number of models on a page."""
+    client = MagicMock()
+    client.search_registered_models.return_value = PagedList([object()] * 201, "more")
+    registry = MlflowRegistry(Connection(client, Tracking("http://x", "e", register=True, root=Path()), Lock()))
+    with pytest.raises(TrackingError, match="201 registered models on a page of 200"):
+        registry.with_alias("champion")
+
+
+def test_pages_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may be within the time of a response."""
+    client = MagicMock()
+    client.search_registered_models.return_value = PagedList([], "more")
+    monkeypatch.setattr("repogen.registry.mlflow.registry._SECONDS", -1.0)
+    registry = MlflowRegistry(Connection(client, Tracking("http://x", "e", register=True, root=Path()), Lock()))
+    with pytest.raises(TrackingError, match="takes too long to return registered models"):
+        registry.with_alias("champion")
