@@ -265,5 +265,6 @@ def _truncate(markdown: str, room: int) -> str:
 
 
 def _append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8") as stream:
+    """Append text; the bytes of a path that are not UTF-8 are written as they are."""
+    with path.open("a", encoding="utf-8", errors="surrogateescape") as stream:
         stream.write(text)

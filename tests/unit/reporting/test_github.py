@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from io import StringIO
@@ -326,6 +327,28 @@ def test_sync_is_written(workspace: Path, *, dry_run: bool) -> None:
         f"### repogen sync: r: {outcome}\n\n| model | action | version | alias |\n|---|---|---|---|\n"
         "| m | published | 12 | champion |\n\n- m: instead of 3\n"
     )
+
+
+@pytest.mark.parametrize("command", ["smoke", "sync", "build", "error"])
+def test_names_that_are_not_utf8(spec: Spec, workspace: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """An output has the bytes of the path, and the summary has a replacement character."""
+    directory = workspace / os.fsdecode(b"caf\xe9")
+    directory.mkdir()
+    monkeypatch.setenv("RUNNER_TEMP", str(directory))
+    name, error = os.fsdecode(b"m\xff"), PublishError(f"{directory} is full").record
+    if command == "smoke":
+        write_smoke(directory, [replace(WARNED, model=name)], err=False)
+    elif command == "sync":
+        version = SyncedVersion(name, SyncAction.FAILED, 1, name, error)
+        write_sync(SyncReport(directory, name, dry_run=False, versions=(version,)), err=False)
+    elif command == "build":
+        write_build(BuildReport(directory, (replace(GOOD, name=name),), error), spec, err=False)
+    else:
+        write_error(PublishError(f"{directory} is full"), "build")
+    written = (workspace.parent / "output").read_bytes()
+    assert (b"\ncaf\xe9\n" in written) == (command != "error")
+    assert b"/caf\xe9/repogen-" in written
+    assert "\N{REPLACEMENT CHARACTER}" in (workspace.parent / "summary.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", ["bench", "tune"])
