@@ -247,7 +247,8 @@ class MissingExtraError(SpecError):
 _EXHAUSTED = frozenset({
     errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS,
 })  # fmt: skip
-_NO_THREAD = "can't start new thread"
+NO_THREAD = "can't start new thread"
+"""Text of the ``RuntimeError`` that Python raises if the process may not have another thread."""
 # What the dynamic linker says about a module that it cannot load now; source: elf/dl-load.c of glibc 2.36.
 _NOT_LOADED = re.compile(
     "failed to map segment from shared object|cannot (?:read file data|stat shared object|map zero-fill pages|create "
@@ -274,8 +275,8 @@ def machine_errors() -> Iterator[None]:
             problem = f"{error.strerror}" + (f": {error.filename}" if error.filename else "")
         elif isinstance(error, MemoryError):
             problem = "there is not enough memory"
-        elif _NO_THREAD in str(error):
-            problem = _NO_THREAD
+        elif NO_THREAD in str(error):
+            problem = NO_THREAD
         elif isinstance(error, ImportError) and (cause := _not_loaded(error)):
             problem = cause
         else:
