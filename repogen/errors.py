@@ -9,11 +9,11 @@ import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -97,7 +97,7 @@ def _secrets(environment: Mapping[str, str]) -> set[str]:
     secrets = set[str]()
     for name, value in environment.items():
         match = _SECRET_NAME.fullmatch(name)
-        if match is None or value.startswith("/"):  # the path of a file
+        if match is None or _is_path(value):
             continue
         values = [value]
         if match["header"]:
@@ -109,6 +109,17 @@ def _secrets(environment: Mapping[str, str]) -> set[str]:
         for each in values:
             secrets |= {each, each.strip(), *_UNESCAPED.findall(each)}
     return {secret for secret in secrets if len(secret) >= _MIN_SECRET and secret.lower() not in _NOT_SECRET}
+
+
+def _is_path(value: str) -> bool:
+    """Return whether a value is the absolute path of a file that exists or could be created.
+
+    A password in base64 may start with a slash as well.
+    """
+    if not value.startswith("/"):
+        return False
+    directory = Path(value).parent  # `os.access` has no errors, unlike `Path.exists` for a long name
+    return os.access(value, os.F_OK) or (directory != Path("/") and os.access(directory, os.F_OK))
 
 
 class RepogenError(Exception):
