@@ -204,7 +204,7 @@ def _require_space(image: Reference, directory: Path, required: int) -> None:
     if problem := lack_of_space(directory, required):
         raise PublishError(
             f"the layers or files of {image.url} have {problem}",
-            "free disk space, or set TMPDIR or --stage-dir to another directory",
+            "free disk space, or use another directory: set TMPDIR, or --stage-dir if the command has it",
             code="store.copy",
         )
 
