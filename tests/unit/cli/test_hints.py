@@ -81,10 +81,10 @@ def test_commands_in_texts() -> None:
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        ("repogen buil", "there is no command buil"),
+        ("repogen other", "there is no command other"),
         ("repogen build --no-such", "No such option"),
         ("repogen verify a b", "too many arguments: ['b']"),
-        ("repogen server instal", "there is no command instal"),
+        ("repogen server other", "there is no command other"),
     ],
 )
 def test_wrong_commands_are_detected(command: str, text: str) -> None:

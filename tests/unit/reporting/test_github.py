@@ -138,6 +138,25 @@ def test_build_annotations_summary_and_outputs(spec: Spec, capsys: pytest.Captur
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == report
 
 
+def test_ensembles_are_before_their_steps(workspace: Path) -> None:
+    """An ensemble moves the alias of its steps; a step is not promoted while the alias has another set."""
+    text = "models:\n" + "".join(
+        f"  {name}:\n    source: {{factory: models.py:build}}\n    inputs: {{x: {{dtype: float32, shape: [4]}}}}\n"
+        "    outputs: [y]\n"
+        for name in "ab"
+    )
+    for name, step in (("inner", "a"), ("outer", "inner")):
+        text += f"  {name}:\n    source:\n      kind: ensemble\n      steps:\n        - model: {step}\n"
+        text += "          inputs: {x: x}\n          outputs: {y: y}\n"
+        text += "    outputs: [y]\n"
+    (workspace / "models" / "repogen.yaml").write_text(text, encoding="utf-8")
+    spec = load_spec(Path("models/repogen.yaml"))
+    models = tuple(replace(GOOD, name=name) for name in ("a", "inner", "b", "outer"))
+    write_build(BuildReport(workspace / "r", models), spec, err=False)
+    names = [model["name"] for model in json.loads(outputs(workspace.parent / "output")["models"])]
+    assert names == ["outer", "inner", "a", "b"]
+
+
 def test_html_report_has_a_unique_name(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Artifacts of one run must not have the same name; the name of a job is hostile on other runners."""
     monkeypatch.setenv("GITHUB_JOB", "../a b")
@@ -342,7 +361,7 @@ def test_names_that_are_not_utf8(spec: Spec, workspace: Path, monkeypatch: pytes
         version = SyncedVersion(name, SyncAction.FAILED, 1, name, error)
         write_sync(SyncReport(directory, name, dry_run=False, versions=(version,)), err=False)
     elif command == "build":
-        write_build(BuildReport(directory, (replace(GOOD, name=name),), error), spec, err=False)
+        write_build(BuildReport(directory, (GOOD,), error), spec, err=False)
     else:
         write_error(PublishError(f"{directory} is full"), "build")
     written = (workspace.parent / "output").read_bytes()
