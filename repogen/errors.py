@@ -9,11 +9,11 @@ import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -97,7 +97,7 @@ def _secrets(environment: Mapping[str, str]) -> set[str]:
     secrets = set[str]()
     for name, value in environment.items():
         match = _SECRET_NAME.fullmatch(name)
-        if match is None or value.startswith("/"):  # the path of a file
+        if match is None or _is_path(value):
             continue
         values = [value]
         if match["header"]:
@@ -109,6 +109,17 @@ def _secrets(environment: Mapping[str, str]) -> set[str]:
         for each in values:
             secrets |= {each, each.strip(), *_UNESCAPED.findall(each)}
     return {secret for secret in secrets if len(secret) >= _MIN_SECRET and secret.lower() not in _NOT_SECRET}
+
+
+def _is_path(value: str) -> bool:
+    """Return whether a value is the absolute path of a file that exists or could be created.
+
+    A password in base64 may start with a slash as well.
+    """
+    if not value.startswith("/"):
+        return False
+    directory = Path(value).parent  # `os.access` has no errors, unlike `Path.exists` for a long name
+    return os.access(value, os.F_OK) or (directory != Path("/") and os.access(directory, os.F_OK))
 
 
 class RepogenError(Exception):
@@ -247,7 +258,8 @@ class MissingExtraError(SpecError):
 _EXHAUSTED = frozenset({
     errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS,
 })  # fmt: skip
-_NO_THREAD = "can't start new thread"
+NO_THREAD = "can't start new thread"
+"""Text of the ``RuntimeError`` that Python raises if the process may not have another thread."""
 # What the dynamic linker says about a module that it cannot load now; source: elf/dl-load.c of glibc 2.36.
 _NOT_LOADED = re.compile(
     "failed to map segment from shared object|cannot (?:read file data|stat shared object|map zero-fill pages|create "
@@ -274,8 +286,8 @@ def machine_errors() -> Iterator[None]:
             problem = f"{error.strerror}" + (f": {error.filename}" if error.filename else "")
         elif isinstance(error, MemoryError):
             problem = "there is not enough memory"
-        elif _NO_THREAD in str(error):
-            problem = _NO_THREAD
+        elif NO_THREAD in str(error):
+            problem = NO_THREAD
         elif isinstance(error, ImportError) and (cause := _not_loaded(error)):
             problem = cause
         else:

@@ -34,6 +34,8 @@ Connection = TypeVar("Connection", bound=HTTPConnection)
 MAX_BYTES = 32 * 2**20
 """Limit for a response whose size is not known before; parsed JSON takes several times as much memory."""
 SECONDS = 60.0
+INVALID_RESPONSE = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What code raises that reads a response: a field is missing, has another type or value, or is nested deeply."""
 BYTES_PER_SECOND = 2**16
 """Half a megabit per second: downloads of large files are allowed on slow networks, but not indefinitely."""
 

@@ -12,7 +12,7 @@ from repogen.bench.statistics import summarize
 from repogen.errors import BenchError, error_from_record
 from repogen.machine import available_processors
 from repogen.worker.process_tree import peak_memory
-from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError
+from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError, job_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def start_torch(job: TorchJob) -> Runner:
         "MKL_NUM_THREADS": threads,
         "TMPDIR": str(job.work_dir),  # torch.compile writes more than its cache
     }
-    content = TORCH_JOB.dump_json(job, by_alias=True)
+    content = job_json(TORCH_JOB, job)
     task = Task("repogen.bench.torch_child", content, job.root, job.work_dir / "log", environment)
     return Runner(task, job.commands)
 
@@ -123,5 +123,5 @@ def start_onnxruntime(
         "commands": str(commands),
     }
     file.write_text(json.dumps(job), encoding="utf-8")
-    content = ONNX_JOB.dump_json(OnnxJob(str(installation.python.executable), file))
+    content = job_json(ONNX_JOB, OnnxJob(str(installation.python.executable), file))
     return Runner(Task("repogen.bench.onnx_child", content, directory, directory / "log"), commands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,6 @@ from repogen.api.check import check
 from repogen.cli.completion import releases, repository_models, server_names
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
-    DIRECTORY,
     REPOSITORY,
     SERVER,
     control_header_option,
@@ -37,7 +37,6 @@ from repogen.targets import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from repogen.serving.served_models import ServedModel
 
@@ -154,8 +153,9 @@ def server() -> None:
 
 @server.command("install")
 @click.option(
-    "wheels", "--from", type=DIRECTORY, metavar="DIR", help="Install the wheels in this directory, without a network."
-)
+    "wheels", "--from", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Install the wheels in this directory, without a network.",
+)  # fmt: skip
 @click.option(
     "--target",
     default=DEFAULT_RELEASE,

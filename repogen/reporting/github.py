@@ -35,6 +35,7 @@ from repogen.reporting.markdown import (
 )
 from repogen.reporting.output import write_commands, write_text
 from repogen.reporting.registry_text import sync_markdown
+from repogen.spec.sources import EnsembleSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -141,7 +142,7 @@ def write_build(report: BuildReport, spec: Spec, *, err: bool) -> None:
             "sha256": model.sha256 or None,
             "size": model.size or None,
         }
-        for model in report.models
+        for model in sorted(report.models, key=lambda model: -_depth(spec, model.name))
     ]
     outputs = _outputs(_workspace_path(report.repository, step.workspace), models, failed=report.exit_code != 0)
     if report.page is not None:
@@ -242,6 +243,12 @@ def output_lines(name: str, value: str) -> str:
     return f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
 
 
+def _depth(spec: Spec, name: str) -> int:
+    """Return how many ensembles are nested below a model: an ensemble is promoted before its steps, which it moves."""
+    source = spec.models[name].source
+    return 1 + max(_depth(spec, step.model) for step in source.steps) if isinstance(source, EnsembleSource) else 0
+
+
 def _outputs(repository: str, models: Sequence[Mapping[str, object]], *, failed: bool) -> dict[str, str]:
     return {"repository": repository, "models": json.dumps(models), "failed": "true" if failed else "false"}
 
@@ -265,5 +272,6 @@ def _truncate(markdown: str, room: int) -> str:
 
 
 def _append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8") as stream:
+    """Append text; the bytes of a path that are not UTF-8 are written as they are."""
+    with path.open("a", encoding="utf-8", errors="surrogateescape") as stream:
         stream.write(text)

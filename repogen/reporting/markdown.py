@@ -122,8 +122,12 @@ def inline(text: object) -> str:
     >>> inline("a|b <img> *c*\n[d](e)")
     'a&#124;b &lt;img&gt; \\*c\\* \\[d\\](e)'
     """
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(str(text).split()))
-    return _LEADING.sub(_leading, line.translate(_INLINE))
+    return _LEADING.sub(_leading, _line(str(text)).translate(_INLINE))
+
+
+def _line(text: str) -> str:
+    """Return text as one line of characters that are visible, which UTF-8 can encode."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
 
 
 def _leading(match: re.Match[str]) -> str:
@@ -200,7 +204,7 @@ def _error_message(error: ErrorRecord) -> str:
 
 def _html(text: str) -> str:
     """Return ``text`` for a line that begins with an HTML tag, which Markdown does not process."""
-    return _Markdown(html.escape(" ".join(text.split())))
+    return _Markdown(html.escape(_line(text)))
 
 
 def _seconds(seconds: dict[str, float]) -> str:

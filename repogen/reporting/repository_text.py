@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.rollback import RollbackOutcome
@@ -35,6 +36,7 @@ _VERSION_HEADINGS = (
     "signed",
     "sha256",
 )
+_DEFAULT = "model_repository"
 _PRUNE_HEADINGS = ("model", "version", "action", "size", "reason")
 _NEXT_STEPS = {
     PackageFormat.SAGEMAKER: "set SAGEMAKER_TRITON_DEFAULT_MODEL_NAME={name} in the environment of the SageMaker model",
@@ -93,7 +95,10 @@ def rollback_text(report: RollbackReport) -> str:
     else:
         parts.append(f"{report.model}: the hold {'would end' if report.dry_run else 'ended'}; serves version {after}")
     if report.outcome is RollbackOutcome.HELD:
-        parts.append(f"build and sync keep it until `repogen rollback {report.model} --release`")
+        command = ["repogen", "rollback", report.model, "--release"]
+        if str(report.repository) != _DEFAULT:
+            command += ["--repository", str(report.repository)]
+        parts.append(f"build and sync keep it until `{shlex.join(command)}`")
     return "\n\n".join(parts)
 
 

@@ -105,13 +105,15 @@ def write_bench_results(report: BenchReport, directory: Path) -> None:
 def write_file(text: str, path: Path) -> None:
     """Write a text file so that no reader sees a part of it; its directory is created.
 
+    The bytes of a path that are not UTF-8 are written as escapes, which are also those of JSON.
+
     Raises:
         OSError: It can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name[:50]}-{secrets.token_hex(8)}")
     try:
-        with new.open("x", encoding="utf-8", newline="\n") as stream:
+        with new.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             stream.write(text)
         new.replace(path)
     finally:

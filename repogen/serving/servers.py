@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from repogen.serving.interface import TritonServer
     from repogen.targets import Target
 
-_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):(?P<port>[0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})", re.ASCII
+)
 _MAX_PORT = 65_535
 
 
@@ -39,8 +41,20 @@ def is_address(text: str) -> bool:
     """
     if text.startswith("unix:/"):
         return True
+    parts = host_and_port(text)
+    return parts is not None and parts[1] > 0
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """Return the parts of ``HOST:PORT``, of an IPv6 host without its brackets; None if it is not an address.
+
+    >>> host_and_port("[::1]:0"), host_and_port("a:1,b:2")
+    (('::1', 0), None)
+    """
     match = _ADDRESS.fullmatch(text)
-    return match is not None and 1 <= int(match["port"]) <= _MAX_PORT
+    if match is None or int(match["port"]) > _MAX_PORT:
+        return None
+    return match["ipv6"] or match["name"], int(match["port"])
 
 
 def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:

@@ -58,7 +58,7 @@ class AzureStore(FsspecStore):
                     # accounts with a hierarchical namespace list directories as well
                     if not (each.metadata or {}).get("hdi_isfolder"):
                         modified = each.last_modified.timestamp()
-                        objects.append(StoredObject(each.name, each.size, _quoted(each.etag), modified))
+                        objects.append(StoredObject(each.name, int(each.size), _quoted(each.etag), modified))
                 if len(objects) > MAX_OBJECTS:
                     break
         except self._azure.ResourceNotFoundError as error:

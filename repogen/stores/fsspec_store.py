@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from repogen.distribution import install_command
-from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
-from repogen.responses import MAX_BYTES, SECONDS, ResponseError, response_limits
+from repogen.errors import NO_THREAD, MissingExtraError, PublishError, SpecError, first_line
+from repogen.responses import INVALID_RESPONSE, MAX_BYTES, SECONDS, ResponseError, response_limits
 from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
 from repogen.stores.limits import limit_responses
 
@@ -139,7 +139,9 @@ class FsspecStore:
                 "check the network and the endpoint, and run the command again",
                 code="store.request",
             ) from error
-        except (LookupError, TypeError, AttributeError) as error:  # a field is missing, or has another type
+        except (*INVALID_RESPONSE, RuntimeError) as error:  # botocore raises the last one for a time
+            if NO_THREAD in str(error):
+                raise
             raise PublishError(
                 f"a response of {self.scheme}://{bucket} is not valid: {type(error).__name__}: {_text(error)}",
                 "check the endpoint",

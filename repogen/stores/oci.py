@@ -36,7 +36,7 @@ from repogen.files import is_plain_name, lack_of_space, raise_if_exhausted
 from repogen.repository.archive import write_tar
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import models_of
-from repogen.responses import ResponseError, limited_adapter, response_limits, without_netrc
+from repogen.responses import INVALID_RESPONSE, ResponseError, limited_adapter, response_limits, without_netrc
 from repogen.stores.fsspec_store import missing_extra
 from repogen.stores.interface import MAX_OBJECTS
 
@@ -204,7 +204,7 @@ def _require_space(image: Reference, directory: Path, required: int) -> None:
     if problem := lack_of_space(directory, required):
         raise PublishError(
             f"the layers or files of {image.url} have {problem}",
-            "free disk space, or set TMPDIR or --stage-dir to another directory",
+            "free disk space, or use another directory: set TMPDIR, or --stage-dir if the command has it",
             code="store.copy",
         )
 
@@ -531,7 +531,7 @@ class Registry:
                 yield
         except RepogenError:
             raise
-        except (LookupError, TypeError, AttributeError) as error:
+        except INVALID_RESPONSE as error:
             # oras has no credentials where the registry asks for them
             if isinstance(error, AttributeError) and error.name == "_basic_auth":
                 raise self._denied() from error

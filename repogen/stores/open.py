@@ -145,7 +145,7 @@ def _private_directory(url: RepositoryUrl, stage_dir: Path | None) -> Iterator[P
         except OSError as error:
             raise PublishError(
                 f"no temporary directory can be created for a copy of {url}: {reason(error)}",
-                "set TMPDIR or --stage-dir to a directory that is writable",
+                "use a directory that is writable: set TMPDIR, or --stage-dir if the command has it",
                 code="store.copy",
             ) from error
         yield Path(os.path.realpath(directory))

@@ -356,7 +356,7 @@ class WorkingCopy:
         if problem := lack_of_space(self.root, sum(each.size for each in objects)):
             raise PublishError(
                 f"the files to download from {self.url} have {problem}",
-                "free disk space, or set TMPDIR or --stage-dir to another directory",
+                "free disk space, or use another directory: set TMPDIR, or --stage-dir if the command has it",
                 code="store.copy",
             )
 
@@ -509,8 +509,8 @@ def _remove_empty_directories(directory: Path) -> None:
 def _cannot_copy(url: RepositoryUrl, key: str, error: OSError) -> PublishError:
     return PublishError(
         f"{key} of {url} cannot be copied to a temporary directory: {error.strerror or error}",
-        "free disk space, set TMPDIR or --stage-dir to another directory, or rename the object if a name is both a "
-        "file and a directory",
+        "free disk space, or use another directory: set TMPDIR, or --stage-dir if the command has it; rename the "
+        "object if a name is both a file and a directory",
         code="store.copy",
     )
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from repogen.errors import ErrorRecord, GateError, error_from_record
 from repogen.files.temporary import temporary_directory
 from repogen.smoke.predict import Address  # noqa: TC001 - pydantic decodes by these annotations
-from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError
+from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError, job_json
 
 _START_SECONDS = 300.0
 _CODE = "gate.evaluation"
@@ -68,7 +68,7 @@ def run_evaluation(job: EvaluationJob) -> dict[str, float]:
         RepogenError: The code failed, crashed, did not return a number, or exceeded its time limit.
     """
     with temporary_directory() as scratch:
-        task = Task("repogen.worker.evaluation_child", JOB.dump_json(job), job.root, scratch / "log")
+        task = Task("repogen.worker.evaluation_child", job_json(JOB, job), job.root, scratch / "log")
         with SupervisedProcess(task) as process:
             started = False
             process.limit_time(_START_SECONDS)

@@ -11,7 +11,7 @@ from repogen.artifacts.tensors import Signature
 from repogen.errors import ErrorRecord, SourceError, error_from_record
 from repogen.files.temporary import temporary_directory
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
-from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task
+from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, job_json
 
 _SECONDS = 300.0
 
@@ -62,7 +62,7 @@ def inspect(job: InspectionJob) -> Inspection:
         raise SourceError(f"{job.root} cannot be created: {error.strerror}", code="init.unwritable") from error
     with temporary_directory() as scratch:
         log = scratch / "log"
-        task = Task("repogen.worker.inspection_child", JOB.dump_json(job, by_alias=True), job.root, log)
+        task = Task("repogen.worker.inspection_child", job_json(JOB, job), job.root, log)
         with SupervisedProcess(task) as process:
             process.limit_time(_SECONDS)
             try:

@@ -22,6 +22,7 @@ from repogen.worker.supervisor import (
     SupervisionError,
     Task,
     TimeLimitError,
+    job_json,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _run(job: Job, progress: Progress, cancelled: threading.Event, server: ForkS
         **_thread_settings(job.threads),
     }
     log = job.work_dir / "worker.log"
-    task = Task("repogen.worker.child", JOB.dump_json(job, by_alias=True), job.root, log, environment)
+    task = Task("repogen.worker.child", job_json(JOB, job), job.root, log, environment)
     monitor = _Monitor(job, progress)
     with SupervisedProcess(task, cancelled, server) as process:
         try:

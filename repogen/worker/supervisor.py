@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
+from repogen.errors import SpecError
 from repogen.serving.environment import without_secrets
 from repogen.worker.log import read_log
 from repogen.worker.process_tree import memory_above
@@ -44,6 +48,7 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
 }
 """Variables of every supervised process."""
+_NOT_UTF8 = re.compile('[^"]*[\ud800-\udfff][^"]*')
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
@@ -64,6 +69,25 @@ class Task:
     root: Path
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def job_json(adapter: TypeAdapter[Any], job: object) -> bytes:
+    """Return a task's job as JSON.
+
+    Raises:
+        SpecError: A path in it is not UTF-8, which JSON requires.
+    """
+    try:
+        return adapter.dump_json(job, by_alias=True)
+    except PydanticSerializationError as error:
+        path = _NOT_UTF8.search(json.dumps(adapter.dump_python(job), default=str, ensure_ascii=False))
+        if path is None:
+            raise
+        raise SpecError(
+            f"{path[0]} can't be used: its name has bytes that are not UTF-8",
+            "rename the directory, or use another one: for the spec, for the repository, or in TMPDIR",
+            code="worker.path",
+        ) from error
 
 
 class SupervisionError(Exception):

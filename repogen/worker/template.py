@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from repogen.errors import ErrorRecord, RepogenError, error_from_record
 from repogen.triton_config.render.template import TemplateVariables, template_error
-from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError
+from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError, job_json
 
 if TYPE_CHECKING:
     import threading
@@ -73,7 +73,7 @@ def render_template(
         KeyboardInterrupt: The build was cancelled.
     """
     overrides = (overrides or Path()).absolute()
-    job = JOB.dump_json(TemplateJob(variables, overrides, template, CPU_SECONDS), by_alias=True)
+    job = job_json(JOB, TemplateJob(variables, overrides, template, CPU_SECONDS))
     task = Task("repogen.worker.template_child", job, overrides, work_dir / "template.log")
     with SupervisedProcess(task, cancelled) as process:
         process.limit_time(_TOTAL_SECONDS)

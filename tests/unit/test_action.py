@@ -351,6 +351,14 @@ def test_job_with_secrets_reads_no_cache_of_the_job_that_runs_code() -> None:
     assert step["with"]["cache"] == "false"
 
 
+def test_workflow_passes_the_extras() -> None:
+    """Every job of the reusable workflow may read a spec that needs one."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8"))
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    actions = [step["with"] for step in steps if step.get("uses", "").startswith("triton-repogen/")]
+    assert [inputs.get("extras") for inputs in actions] == ["${{ inputs.extras }}"] * 4
+
+
 def test_old_path_is_the_same_action() -> None:
     """Workflows that use `.github/actions/repogen` get the action at the root, with a program that exists."""
     old = PROGRAM.parent / "action.yml"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +25,9 @@ from repogen.errors import (
 from repogen.repository.decode import MalformedRecordError
 from repogen.spec.problems import Problem, SpecProblemsError
 from repogen.triton_config.text.parse import PbtxtError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def children(kind: type[RepogenError] = RepogenError) -> list[type[RepogenError]]:
@@ -125,6 +129,7 @@ def test_other_errors_are_unchanged(error: Exception) -> None:
     [
         ("MLFLOW_TRACKING_TOKEN", "5ecret-0f-mlflow\n"),
         ("MLFLOW_TRACKING_PASSWORD", "5ecret-0f-mlflow"),
+        ("MLFLOW_TRACKING_PASSWORD", "/5ecret-0f-mlflow"),
         ("AWS_SECRET_ACCESS_KEY", "5ecret-0f-mlflow"),
         ("HF_TOKEN", "5ecret-0f-mlflow\r\n"),
         ("REPOGEN_SERVER_HEADER", "authorization=5ecret-0f-mlflow"),
@@ -161,3 +166,13 @@ def test_texts_without_secrets_are_unchanged(name: str, value: str) -> None:
     """Names of users and servers, settings, and paths are not secrets."""
     text = "failed: mlflow at database:5432/mlflow, /failed, true"
     assert scrubbed(text, {name: value}) == text
+
+
+def test_path_in_a_variable_is_not_a_secret(tmp_path: Path) -> None:
+    """A message about a file must name it, also if the file is missing; a secret may start with a slash."""
+    file = tmp_path / "token"
+    for value in (str(tmp_path), str(file)):
+        assert scrubbed(f"{value} cannot be read", {"HF_TOKEN": value}) == f"{value} cannot be read"
+    assert scrubbed("cannot send /ab+c/d=", {"HF_TOKEN": "/ab+c/d="}) == "cannot send ***"
+    assert scrubbed("/" + "ab/" * 9000, {"HF_TOKEN": "/" + "ab/" * 9000}) == "***"
+    assert scrubbed("cannot send /abcd", {"HF_TOKEN": "/abcd"}) == "cannot send ***"

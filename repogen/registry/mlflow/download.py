@@ -155,7 +155,7 @@ def _download_all(name: str, artifacts: Any, files: Mapping[str, int | None], di
     if problem := lack_of_space(directory, sum(size or 0 for size in files.values())):
         raise TrackingError(
             f"the artifacts of {name} have {problem}",
-            "free disk space, or choose another directory with --stage-dir",
+            "free disk space, or use another directory: set TMPDIR, or --stage-dir if the command has it",
             code="tracking.space",
         )
     free = shutil.disk_usage(directory).free

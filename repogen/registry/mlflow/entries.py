@@ -71,13 +71,18 @@ def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -
         STATE: EntryState.PENDING.value,
         CONTENT: staged.manifest.content_sha256,
         SHA256: staged.manifest.sha256,
-        REPOSITORY: str(repository.resolve()),
+        REPOSITORY: tag_text(str(repository.resolve())),
         TARGET: staged.manifest.provenance.target,
         PARITY: f"{report.max_abs_diff:.3g}",
         **({} if report.lossy is None else {LOSSY: str(report.lossy)}),
         **({STEPS: _STEPS_SEPARATOR.join(steps)} if steps else {}),
         SMOKE: "not run" if smoke is None else f"passed on Triton {smoke.server_version} ({smoke.server})",
     }
+
+
+def tag_text(text: str) -> str:
+    """Return text for a tag, which must be UTF-8: other bytes of a name are written as escapes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def entry_of(version: ModelVersion, aliases: tuple[str, ...]) -> RegistryEntry:
@@ -155,7 +160,7 @@ def _figure_line(name: str, text: str, value: float | None) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return tag_text(" ".join(text.split()))
 
 
 def moves_of(tags: Mapping[str, str], current: Mapping[str, int]) -> list[AliasMove]:

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from repogen.files.git import git
+from repogen.registry.mlflow.entries import tag_text
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def run_tags(root: Path, environment: Mapping[str, str], command: str = "repogen
         "repogen.ci.run_url": run_url,
         "repogen.version": __version__,
     }
-    return {key: value[:_MAX_LENGTH] for key, value in tags.items() if value}
+    return {key: tag_text(value)[:_MAX_LENGTH] for key, value in tags.items() if value}
 
 
 def _ci_run(environment: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from repogen.errors import TrackingError
 from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.download import fetch_manifest, fetch_version
-from repogen.registry.mlflow.entries import STEPS, entry_of, move_key, move_value, moves_of, version_number
+from repogen.registry.mlflow.entries import STEPS, entry_of, move_key, move_value, moves_of, tag_text, version_number
 from repogen.registry.mlflow.library import LoggedModel, Metric, MlflowException, ModelVersion, RegisteredModel
 from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
 from repogen.responses import MAX_BYTES, response_limits
@@ -177,7 +177,8 @@ class MlflowRegistry:
 
     def record(self, run: PromotionRun) -> None:
         """Log a promotion as a finished or failed run; see ``ModelRegistry.record``."""
-        tags = run_tags(self._connection.tracking.root, os.environ, "repogen promote") | run.tags
+        own_tags = {key: tag_text(value) for key, value in run.tags.items()}
+        tags = run_tags(self._connection.tracking.root, os.environ, "repogen promote") | own_tags
         experiment = self._connection.experiment()
         with self._connection.doing("recording a promotion"):
             logged = self._client.create_run(experiment, tags=tags, run_name=run.name)

@@ -17,7 +17,7 @@ from repogen.artifacts.tracking import Tracked
 from repogen.errors import TrackingError
 from repogen.files.tree import walk
 from repogen.registry.mlflow.client import Connection, connect
-from repogen.registry.mlflow.entries import REPOSITORY, STATE, TRITON_VERSION, pending_tags
+from repogen.registry.mlflow.entries import REPOSITORY, STATE, TRITON_VERSION, pending_tags, tag_text
 from repogen.registry.mlflow.library import (
     Dataset,
     DatasetInput,
@@ -128,8 +128,9 @@ class MlflowTracker:
             self._log_model(run, staged, logged)
         measurements.result()
         number = adopted.version if adopted is not None else None
-        if adopted is not None and adopted.repository != str(repository.resolve()):
-            self._registry.tag(adopted.name, adopted.version, {REPOSITORY: str(repository.resolve())})
+        place = tag_text(str(repository.resolve()))
+        if adopted is not None and adopted.repository != place:
+            self._registry.tag(adopted.name, adopted.version, {REPOSITORY: place})
         if register and logged is not None:
             tags, description = pending_tags(staged, report, repository), version_description(staged, report)
             number = self._registry.register(staged.name, logged, tags, description)
@@ -145,7 +146,8 @@ class MlflowTracker:
         """Record in a model's run why its build failed."""
         run = self._runs[report.name]
         error = report.error
-        tags = {} if error is None else {"repogen.error.code": error.code, "repogen.error": error.message[:_MAX_LENGTH]}
+        message = "" if error is None else tag_text(error.message)[:_MAX_LENGTH]
+        tags = {} if error is None else {"repogen.error.code": error.code, "repogen.error": message}
         seconds = [(f"{SECONDS}{step}", duration, 0) for step, duration in report.seconds.items()]
         self._log_batch(str(run.info.run_id), {}, seconds, tags)
         self._log_page(run, page)

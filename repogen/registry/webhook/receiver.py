@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.errors import SpecError
 from repogen.registry.webhook.signature import MAX_BODY, RejectedError
+from repogen.serving.servers import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_REQUESTS = 16
 _REQUEST_SECONDS = 15.0
-_MAX_PORT = 65535
 
 
 class Receiver:
@@ -110,13 +110,14 @@ def parse_address(address: str) -> tuple[str, int]:
     Raises:
         SpecError: It is not an address.
     """
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit() and int(port[:6]) <= _MAX_PORT):
+    parts = host_and_port(address)
+    if parts is None:
         raise SpecError(
-            f"--listen: {address!r} is not an address", "write HOST:PORT, such as 0.0.0.0:8123", code="sync.listen"
+            f"--listen: {address!r:.200} is not one address",
+            "write HOST:PORT, such as 0.0.0.0:8123 or [::]:8123",
+            code="sync.listen",
         )
-    return host, int(port)
+    return parts
 
 
 class _Server(ThreadingHTTPServer):

@@ -63,6 +63,12 @@ def test_registry_that_is_down(arguments: list[str], tmp_path: Path, monkeypatch
     assert "no-track" not in result.stderr
 
 
+def test_server_from_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    """Also if the server is installed, which needs no wheels."""
+    result = CliRunner().invoke(main, ["server", "install", "--from", str(tmp_path / "no")])
+    assert (result.exit_code, result.stderr.count("does not exist")) == (2, 1)
+
+
 def test_missing_spec_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that writes one."""
     monkeypatch.chdir(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from io import StringIO
@@ -135,6 +136,25 @@ def test_build_annotations_summary_and_outputs(spec: Spec, capsys: pytest.Captur
     report = Path(step_outputs["report"]).read_text(encoding="utf-8")
     assert report.startswith("### repogen build: 1 published, 1 failed\n")
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == report
+
+
+def test_ensembles_are_before_their_steps(workspace: Path) -> None:
+    """An ensemble moves the alias of its steps; a step is not promoted while the alias has another set."""
+    text = "models:\n" + "".join(
+        f"  {name}:\n    source: {{factory: models.py:build}}\n    inputs: {{x: {{dtype: float32, shape: [4]}}}}\n"
+        "    outputs: [y]\n"
+        for name in "ab"
+    )
+    for name, step in (("inner", "a"), ("outer", "inner")):
+        text += f"  {name}:\n    source:\n      kind: ensemble\n      steps:\n        - model: {step}\n"
+        text += "          inputs: {x: x}\n          outputs: {y: y}\n"
+        text += "    outputs: [y]\n"
+    (workspace / "models" / "repogen.yaml").write_text(text, encoding="utf-8")
+    spec = load_spec(Path("models/repogen.yaml"))
+    models = tuple(replace(GOOD, name=name) for name in ("a", "inner", "b", "outer"))
+    write_build(BuildReport(workspace / "r", models), spec, err=False)
+    names = [model["name"] for model in json.loads(outputs(workspace.parent / "output")["models"])]
+    assert names == ["outer", "inner", "a", "b"]
 
 
 def test_html_report_has_a_unique_name(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,6 +346,28 @@ def test_sync_is_written(workspace: Path, *, dry_run: bool) -> None:
         f"### repogen sync: r: {outcome}\n\n| model | action | version | alias |\n|---|---|---|---|\n"
         "| m | published | 12 | champion |\n\n- m: instead of 3\n"
     )
+
+
+@pytest.mark.parametrize("command", ["smoke", "sync", "build", "error"])
+def test_names_that_are_not_utf8(spec: Spec, workspace: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """An output has the bytes of the path, and the summary has a replacement character."""
+    directory = workspace / os.fsdecode(b"caf\xe9")
+    directory.mkdir()
+    monkeypatch.setenv("RUNNER_TEMP", str(directory))
+    name, error = os.fsdecode(b"m\xff"), PublishError(f"{directory} is full").record
+    if command == "smoke":
+        write_smoke(directory, [replace(WARNED, model=name)], err=False)
+    elif command == "sync":
+        version = SyncedVersion(name, SyncAction.FAILED, 1, name, error)
+        write_sync(SyncReport(directory, name, dry_run=False, versions=(version,)), err=False)
+    elif command == "build":
+        write_build(BuildReport(directory, (GOOD,), error), spec, err=False)
+    else:
+        write_error(PublishError(f"{directory} is full"), "build")
+    written = (workspace.parent / "output").read_bytes()
+    assert (b"\ncaf\xe9\n" in written) == (command != "error")
+    assert b"/caf\xe9/repogen-" in written
+    assert "\N{REPLACEMENT CHARACTER}" in (workspace.parent / "summary.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", ["bench", "tune"])

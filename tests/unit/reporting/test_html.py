@@ -54,6 +54,7 @@ from repogen.reporting.results import (
     result_file,
     write_bench_results,
     write_build_results,
+    write_file,
 )
 
 X = "\"'><script src=https://evil.example/x.js></script><img src=http://evil.example onerror=alert(1)>&"
@@ -402,6 +403,12 @@ def test_failed_parity_shows_where_it_failed() -> None:
     assert "3 of 4 values differ" in page.text
     assert text.count('class="cross"') == 1
     assert text.count('<circle class="s1"') == 1
+
+
+def test_file_with_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    """The escape is also that of JSON, so the document can be read."""
+    write_file(json.dumps({"file": "caf\udce9"}, ensure_ascii=False), tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_bytes()) == {"file": "caf\udce9"}
 
 
 def test_results_of_each_model_are_stored_and_read(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def test_matrix_has_one_job_per_part(tmp_path: Path) -> None:
     assert workflow["env"]["SPEC"] == "it's a model/repogen.yaml"
     (build,) = (step["run"] for step in jobs["build"]["steps"] if "repogen build" in step.get("run", ""))
     assert '--shard "${SHARD}/3" --plan plan.json' in build
+    assert workflow["env"]["REPOGEN"].split("${{")[0].endswith("triton-repogen[build,track")
     assert "publish --all" in jobs["join"]["steps"][-2]["run"]
     assert all(
         len(step["uses"].partition("@")[2]) == 40 for job in jobs.values() for step in job["steps"] if "uses" in step

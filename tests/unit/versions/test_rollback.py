@@ -264,7 +264,8 @@ def test_command(three: Publisher) -> None:
     assert (result.exit_code, "m: would serve version 2 instead of 3" in result.output) == (0, True)
     result = CliRunner().invoke(main, arguments)
     assert result.output.endswith(
-        "m: serves version 2 instead of 3\n\nbuild and sync keep it until `repogen rollback m --release`\n"
+        "m: serves version 2 instead of 3\n\nbuild and sync keep it until `repogen rollback m --release --repository "
+        f"{three.repository}`\n"
     )
     document = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
     assert (document["outcome"], document["after"], document["held"]) == ("held", [1], 1)

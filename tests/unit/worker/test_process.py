@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from repogen.artifacts.progress import Silent
-from repogen.errors import RepogenError, SourceError
+from repogen.errors import RepogenError, SourceError, SpecError
 from repogen.spec.models import LimitsSpec, ModelSpec
 from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
 from repogen.worker.process import open_fork_server, run_worker
@@ -87,6 +87,14 @@ def ended(root: Path, code: str, **limits: Any) -> RepogenError:
         outcome(root, code, **limits).model()
     assert str(root) not in caught.value.message + caught.value.hint + caught.value.where
     return caught.value
+
+
+def test_path_that_is_not_utf8(tmp_path: Path) -> None:
+    """The job is JSON, so the error names the path before a process is started."""
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    root.mkdir()
+    with pytest.raises(SpecError, match=r"caf\udce9 can't be used: its name has bytes that are not UTF-8"):
+        outcome(root, "")
 
 
 @both

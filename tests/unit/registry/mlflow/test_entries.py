@@ -10,7 +10,7 @@ import pytest
 
 from repogen.artifacts.registry import AliasMove, EntryState
 from repogen.errors import TrackingError
-from repogen.registry.mlflow.entries import STATE, TRITON_VERSION, entry_of, move_value, moves_of
+from repogen.registry.mlflow.entries import STATE, TRITON_VERSION, entry_of, move_value, moves_of, tag_text
 
 MOVE = {
     "alias": "champion", "old": 1, "new": 2, "by": "me", "at": "2026-01-01T00:00:00+00:00", "why": "promote",
@@ -86,3 +86,10 @@ def test_version_of_the_registry_that_is_not_a_number(number: object) -> None:
     version: Any = SimpleNamespace(name="m", version=number, tags={})
     with pytest.raises(TrackingError, match="which is not a number"):
         entry_of(version, ())
+
+
+def test_name_that_is_not_utf8_in_a_tag() -> None:
+    """MLflow and its databases accept UTF-8 only."""
+    assert tag_text("/caf\udce9/r") == r"/caf\udce9/r"
+    move = AliasMove("champion", 1, 2, "caf\udce9", "2026-01-01T00:00:00+00:00", "promote", {"smoke": "\udcff"})
+    assert move_value(move, done=True).encode()

@@ -106,6 +106,13 @@ def test_step_is_promoted_with_its_ensemble(sets: Sets) -> None:
     assert sets.champions() == {"e": 1, "m": 1}
 
 
+def test_set_in_the_order_of_the_output_of_a_build(sets: Sets) -> None:
+    """The ensemble, which moves the alias of its step; then the step, whose alias is already there."""
+    sets.promote("e", 1)
+    assert [sets.promote(name, 2).outcome for name in "em"] == [Outcome.PROMOTED, Outcome.ALREADY]
+    assert sets.champions() == {"e": 2, "m": 2}
+
+
 def test_other_ensemble_with_the_same_step(sets: Sets) -> None:
     """The promotion is not rejected, because both could then never be promoted."""
     sets.promote("e", 1)

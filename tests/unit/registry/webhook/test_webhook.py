@@ -147,10 +147,27 @@ def test_secret_is_required(secret: str | None) -> None:
     assert "short" not in caught.value.message
 
 
-@pytest.mark.parametrize("address", ["", "8000", "host:", ":1", "host:x", "host:65536", "host:" + "9" * 5000])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "8000", "host:", ":1", "host:x", "host:65536", "host:99999", "host:" + "9" * 5000, "host:" + "0" * 5000),
+        *(
+            "a:1,b:2",
+            "127.0.0.1:1,127.0.0.1:2",
+            "[::1",
+            "[::1]",
+            "[::1:80",
+            "[]:80",
+            "::1:80",
+            "host:\u0661",
+            "host:+8",
+        ),
+        *("host:0000009999999", " host:80", "a b:80", "\udcff:80", "\0:80"),
+    ],
+)
 def test_address_that_is_not_valid(address: str) -> None:
     """Exit code 2."""
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match="is not one address") as caught:
         parse_address(address)
     assert caught.value.code == "sync.listen"
 
