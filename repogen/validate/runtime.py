@@ -132,13 +132,16 @@ def _origin_of_float64(model: ir.Model, name: str) -> _Origin | None:
     """Return where the float64 values of a node come from; None if it has none."""
     nodes = [node for graph in model.graphs() for node in graph if node.name == name]
     doubles = [value for value in _origins(nodes) if _is_float64(value)]
-    for value in doubles:
-        if value.is_graph_input():
-            fix = "; declare it as float32 if the model accepts that, or call .float() on it in forward"
-            return _Origin(f"input {value.name!r} is float64", fix)
-    for value in doubles:
-        if value.is_initializer() and value.shape is not None and value.shape.rank():
-            return _Origin(f"weight {value.name!r} is float64", "; set source: {dtype: float32}")
+    inputs = [value.name for value in doubles if value.is_graph_input()]
+    weights = [value.name for value in doubles if value.is_initializer() and value.shape and value.shape.rank()]
+    if inputs and weights:
+        fix = "; declare the input as float32, and set source: {dtype: float32}"
+        return _Origin(f"input {inputs[0]!r} and weight {weights[0]!r} are float64", fix)
+    if inputs:
+        fix = "; declare it as float32 if the model accepts that, or call .float() on it in forward"
+        return _Origin(f"input {inputs[0]!r} is float64", fix)
+    if weights:
+        return _Origin(f"weight {weights[0]!r} is float64", "; set source: {dtype: float32}")
     return _Origin("forward converts a tensor to float64", "; use float32 there") if doubles else None
 
 
@@ -147,7 +150,7 @@ def _origins(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     pending = [value for node in nodes for value in node.inputs if value is not None]
     values: dict[ir.Value, None] = {}
     while pending:
-        value = pending.pop()
+        value = pending.pop(0)
         node = value.producer()
         if value not in values and not (node is not None and node.op_type in _OTHER_RESULTS):
             values[value] = None
@@ -160,4 +163,5 @@ def _is_float64(value: ir.Value) -> bool:
     producer = value.producer()
     if producer is not None and producer.op_type == "Cast":
         return producer.attributes["to"].as_int() == ir.DataType.DOUBLE
-    return value.dtype == ir.DataType.DOUBLE
+    dtype = value.dtype if value.const_value is None else value.const_value.dtype
+    return dtype == ir.DataType.DOUBLE
