@@ -111,7 +111,7 @@ def load_hint(reason: str, artifact: OnnxArtifact) -> str:
     missing = _NO_KERNEL.search(reason)
     if missing is None:
         return OTHER_EXPORTER
-    if origin := _origin_of_float64(ir.load(artifact.path), missing[2]):
+    if origin := _origin_of_float64(ir.load(artifact.path), missing[1], missing[2]):
         again = "; export the model again in float32" if artifact.exporter == "onnx" else origin.fix
         return f"ONNX Runtime does not have {missing[1]} in float64: {origin.what}{again}"
     specs = (*artifact.signature.inputs, *artifact.signature.outputs)
@@ -128,9 +128,9 @@ class _Origin:
     fix: str
 
 
-def _origin_of_float64(model: ir.Model, name: str) -> _Origin | None:
+def _origin_of_float64(model: ir.Model, operator: str, name: str) -> _Origin | None:
     """Return where the float64 values of a node come from; None if it has none."""
-    nodes = [node for graph in model.graphs() for node in graph if node.name == name]
+    nodes = [node for graph in model.graphs() for node in graph if (node.op_type, node.name or "") == (operator, name)]
     doubles = [value for value in _origins(nodes) if _is_float64(value)]
     inputs = [value.name for value in doubles if value.is_graph_input()]
     weights = [value.name for value in doubles if value.is_initializer() and value.shape and value.shape.rank()]
