@@ -342,11 +342,13 @@ class BatchReport:
         batchable: Whether the model can be batched, as measured.
         max_batch_size: Value for config.pbtxt; 0 if the model is not batchable, or batching is disabled.
         reason: Why not batchable; empty otherwise.
+        compared: Whether rows were compared; False if the inputs have no batch on axis 0, or only equal rows.
     """
 
     batchable: bool
     max_batch_size: int
     reason: str = ""
+    compared: bool = True
 
 
 @dataclass(frozen=True)

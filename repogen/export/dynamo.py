@@ -12,6 +12,7 @@ from repogen.errors import ExportError
 from repogen.export.complex_numbers import with_real_pairs
 from repogen.export.guards import guard_violations, recorded_programs
 from repogen.export.interface import ExportedGraph, specialized
+from repogen.export.recurrent import any_number_of_steps
 from repogen.export.translations import TRANSLATIONS
 from repogen.onnx_graph.normalize import select_outputs
 from repogen.onnx_graph.rewrite_rules import require_exact_constants
@@ -26,7 +27,11 @@ _NO_TRANSLATION = re.compile(
     r"No (?:ONNX function|decompositions?) (?:found|registered) for"
     r"[^\n]*?(?:OpOverload\(op='([\w.]+)'|([\w.:]+::?[\w.]+|aten\.[\w.]+))"
 )
+_OPERATOR = re.compile(
+    r"(?:Error when translating node|While executing) %\S+ : [^\n]*?\[target=(?:torch\.ops\.)?([\w.]+)\]"
+)
 
+_REPLACE = "replace it in the model, or set export.custom_translations"
 _VIEW_OF_CHANGED = "another view of its base has been modified inplace with grad mode enabled"
 
 
@@ -39,7 +44,7 @@ def export_program(request: ExportRequest) -> ExportedGraph:
     source = request.source
     require_exact_constants()
     try:
-        with recorded_programs(with_real_pairs) as programs:
+        with recorded_programs(with_real_pairs) as programs, any_number_of_steps():
             onnx_program = _export_with_views(request)
     except Exception as error:
         raise explain(error, source.signature) from error
@@ -122,14 +127,17 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
     if match := _NO_TRANSLATION.search(text):
         return ExportError(
             f"operator {(match[1] or match[2]).rstrip('.')} has no ONNX translation",
-            "replace it in the model, or set export.custom_translations",
+            _REPLACE,
             code="export.no-translation",
             details=text,
         )
     innermost = chain[-1]
     lines = [line.strip() for line in str(innermost).splitlines() if line.strip()]
+    reason = f"{type(innermost).__name__}: {lines[0].partition(' Signature: ')[0] if lines else ''}"
+    match = _OPERATOR.search(text)
     return ExportError(
-        f"torch.export failed: {type(innermost).__name__}: {lines[0] if lines else ''}",
+        f"the export of operator {match[1]} failed: {reason}" if match else f"torch.export failed: {reason}",
+        _REPLACE if match else "",
         code="export.dynamo",
         details=text,
     )

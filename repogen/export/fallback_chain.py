@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from repogen.spec.models import ExportSpec
 
 _EXPORTER_ERRORS = frozenset({"export.no-translation", "export.dynamo", "export.torchscript"})
+_COMPLEX = re.compile("complex|view_as_real|fft|polar", re.IGNORECASE)
+"""In errors of exporters about complex numbers; others may concern other parts of a model that computes with them."""
 _AUTO_OPSET = 20
 """Newest opset that every exporter writes without a conversion, in all tested versions of torch."""
 
@@ -87,7 +90,8 @@ def export_with(
         try:
             graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
         except ExportError as error:
-            raise _with_cause(error, source.complex, bool(gradients)) from error
+            dtype = source.complex if _COMPLEX.search(f"{error.message} {error.details}") else ""
+            raise _with_cause(error, dtype, bool(gradients)) from error
     if not isinstance(source.origin, OnnxFile):
         fill_kernel_gaps(graph.model)
         center_raw_values(graph.model)

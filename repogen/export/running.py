@@ -1,13 +1,15 @@
 """Results over all values up to each position, and order statistics, for the dynamo exporter.
 
 The exporter writes ``logcumsumexp`` with the maximum of the whole row, which is -inf or inexact for values far below
-it, and has no translation of ``cumprod``, ``cummax``, ``cummin``, ``median`` and ``kthvalue`` (onnxscript 0.7.2).
-``prod`` of integers becomes an operator that ONNX Runtime computes in float64.
+it, and has no translation of ``cumprod``, ``cummax``, ``cummin``, ``median`` and ``kthvalue`` (onnxscript 0.7.2). Its
+translations of ``amax`` and ``amin`` fail without ``dim``. ``prod`` of integers becomes an operator that ONNX Runtime
+computes in float64.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence  # noqa: TC003 - the exporter evaluates the annotations of translations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_DOUBLINGS = 20
 """For sizes that are known at runtime only: rows of up to 2 ** 20 values."""
 _END = 2**63 - 1
-Values = tuple[Any, ...]  # the exporter evaluates the annotations of translations
+Values = tuple[Any, ...]
 op: Any = opset18  # its annotations do not accept its own results
 
 
@@ -119,6 +121,18 @@ def _cumulative_extreme(operator: str) -> Callable[[Any, int], Values]:
     return translated
 
 
+def _extreme(operator: str) -> Callable[..., Any]:
+    """Return the translation of ``amax`` or ``amin``; without ``dim``, all values are reduced."""
+
+    def translated(self: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002
+        if not len(self.shape):
+            return op.Identity(self)
+        axes = [op.Constant(value_ints=list(dim))] if len(dim) else []
+        return getattr(op, operator)(self, *axes, keepdims=int(keepdim))
+
+    return translated
+
+
 def _nth(self: Any, position: Any, dim: int, keepdim: bool) -> Values:  # noqa: ANN401, FBT001
     """Return the value at a position of the sorted values, and its index."""
     size = op.Gather(op.Shape(self), op.Constant(value_ints=[dim]), axis=0)
@@ -150,6 +164,8 @@ RUNNING_TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.prod.dim_int: _product,
     torch.ops.aten.cummax.default: _cumulative_extreme("GreaterOrEqual"),
     torch.ops.aten.cummin.default: _cumulative_extreme("LessOrEqual"),
+    torch.ops.aten.amax.default: _extreme("ReduceMax"),
+    torch.ops.aten.amin.default: _extreme("ReduceMin"),
     torch.ops.aten.median.dim: _median,
     torch.ops.aten.median.default: _median_of_all,
     torch.ops.aten.kthvalue.default: _kth_value,

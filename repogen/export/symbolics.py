@@ -1,10 +1,10 @@
 """Translations of operators that TorchScript's exporter lacks, or translates incorrectly (torch 2.13).
 
-Recurrent cells, stable sorting, error functions and ``in`` are missing. ``//`` rounds toward zero, through int64 for
-floats; ``%`` and ``torch.div`` with ``rounding_mode`` of floats are not exact (``repogen.export.division``), logarithms
-lose small values (``repogen.export.logarithms``), powers of integers are computed in float32, and ``atan2`` is -pi for
-(0, -1). A trace has the floats that a model computes from sizes in float32, so ``arange`` of them may have a different
-length in PyTorch, and is rejected.
+Recurrent cells, stable sorting, error functions, ``rms_norm``, ``deg2rad`` and ``in`` are missing. ``//`` rounds toward
+zero, through int64 for floats; ``%`` and ``torch.div`` with ``rounding_mode`` of floats are not exact
+(``repogen.export.division``), logarithms lose small values (``repogen.export.logarithms``), powers of integers are
+computed in float32, and ``atan2`` is -pi for (0, -1). A trace has the floats that a model computes from sizes in
+float32, so ``arange`` of them may have a different length in PyTorch, and is rejected.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from onnx import TensorProto
 from torch.onnx import symbolic_opset9, symbolic_opset10, symbolic_opset11, symbolic_opset14
 from torch.onnx.utils import register_custom_op_symbolic
 
@@ -48,6 +49,9 @@ def register_symbolics(opset: int) -> None:
     symbolics: dict[str, Any] = {
         "__contains_": _contains,
         "atan2": _atan2,
+        "deg2rad": partial(_scaled_angle, factor=math.pi / 180),
+        "rad2deg": partial(_scaled_angle, factor=180 / math.pi),
+        "rms_norm": _rms_norm,
         "gru_cell": _gru_cell,
         "sort": _sort,
         "argsort": _argsort,
@@ -102,6 +106,34 @@ def _atan2(g: Any, y: Any, x: Any) -> Any:  # noqa: ANN401
     angle = g.op("Atan", g.op("Div", y, g.op("Where", is_origin, one, x)))
     half_turn = g.op("Where", has_minus(y), minus_pi, pi)
     return g.op("Where", has_minus(x), g.op("Add", angle, half_turn), angle)
+
+
+def _scaled_angle(g: Any, x: Any, factor: float) -> Any:  # noqa: ANN401
+    if _are_integers(x):
+        x = g.op("Cast", x, to_i=int(TensorProto.FLOAT))
+    return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(factor, dtype=torch.float64)))
+
+
+def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:  # noqa: ANN401
+    """Divide by the root of the mean square over the last axes; float16 is computed in float32, as in PyTorch."""
+    sizes = shape.node()
+    rank = sizes.t("value").numel() if sizes.kind() == "onnx::Constant" else len(list(sizes.inputs()))
+    axes = list(range(-rank, 0))
+    is_half = x.type().scalarType() == "Half"
+    value = g.op("Cast", x, to_i=int(TensorProto.FLOAT)) if is_half else x
+    if epsilon.node().mustBeNone():
+        least = torch.finfo(torch.float64 if x.type().scalarType() == "Double" else torch.float32).eps
+    else:
+        least = float(epsilon.node().t("value"))
+    squares = g.op("Mul", value, value)
+    if g.opset >= _AXES_OPSET:
+        mean = g.op("ReduceMean", squares, g.op("Constant", value_t=torch.tensor(axes)))
+    else:
+        mean = g.op("ReduceMean", squares, axes_i=axes)
+    number = g.op("Constant", value_t=torch.tensor(least, dtype=torch.float64))
+    result = g.op("Div", value, g.op("Sqrt", g.op("Add", mean, number)))
+    result = g.op("CastLike", result, x) if is_half else result
+    return result if weight.node().mustBeNone() else g.op("Mul", result, weight)
 
 
 def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401

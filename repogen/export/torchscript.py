@@ -35,6 +35,10 @@ _HINTS = {
         "if the model uses only the final state of an RNN over packed rows, unpack its output with pad_packed_sequence "
         "and select the last valid step of each row: out[torch.arange(len(out)), lengths - 1]"
     ),
+    "Cannot insert a Tensor that requires grad as a constant": (
+        "forward uses a weight that is not registered: use nn.ModuleList or nn.ModuleDict instead of a Python list or "
+        "dict of modules, and nn.Parameter for tensors"
+    ),
     "For (quant_min, quant_max), ONNX allows only": (
         "use one of these ranges, or write the fake quantization with torch.round and torch.clamp"
     ),

@@ -24,7 +24,9 @@ from repogen.errors import ExportError
 from repogen.export.division import floor_quotient, floor_quotient_of_integers, remainder_of_floats
 from repogen.export.logarithms import erfc, erfcx, expm1, log1p, log_add_exp, log_ndtr, log_sigmoid, softplus
 from repogen.export.powers import integer_power
+from repogen.export.recurrent import RECURRENT_TRANSLATIONS
 from repogen.export.running import RUNNING_TRANSLATIONS
+from repogen.export.shifts import SHIFT_TRANSLATIONS
 from repogen.export.size_arithmetic import SIZE_TRANSLATIONS
 
 if TYPE_CHECKING:
@@ -152,6 +154,12 @@ def _log_add_exp(self: Any, other: Any) -> Any:  # noqa: ANN401
 
 def _log_add_exp2(self: Any, other: Any) -> Any:  # noqa: ANN401
     return log_add_exp(op, partial(_constant, dtype=self.dtype), self, other, math.log(2))
+
+
+def _scaled_angle(self: Any, factor: float) -> Any:  # noqa: ANN401
+    """Multiply by a number; the exporter rounds it to float32, and to 0 for integers."""
+    dtype = self.dtype if self.dtype.is_floating_point() else ir.DataType.FLOAT
+    return op.Mul(op.Cast(self, to=dtype), _constant(factor, dtype))
 
 
 def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -344,6 +352,8 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.pow.Tensor_Scalar: _power,
     torch.ops.aten.pow.Scalar: _power,
     torch.ops.aten.atan2.default: _atan2,
+    torch.ops.aten.deg2rad.default: lambda self: _scaled_angle(self, math.pi / 180),
+    torch.ops.aten.rad2deg.default: lambda self: _scaled_angle(self, 180 / math.pi),
     torch.ops.aten.log1p.default: _of_one(log1p),
     torch.ops.aten.special_log1p.default: _of_one(log1p),
     torch.ops.aten.expm1.default: _of_one(expm1),
@@ -357,6 +367,8 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.logaddexp.default: _log_add_exp,
     torch.ops.aten.logaddexp2.default: _log_add_exp2,
     **RUNNING_TRANSLATIONS,
+    **RECURRENT_TRANSLATIONS,
+    **SHIFT_TRANSLATIONS,
     torch.ops.aten.sort.stable: _sort,
     torch.ops.aten.argsort.stable: _argsort,
     torch.ops.aten._cdist_forward.default: _cdist,  # noqa: SLF001 - the name of the operator

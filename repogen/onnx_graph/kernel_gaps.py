@@ -5,7 +5,7 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 - Arithmetic and comparisons of small integers have no kernels in older releases. They are computed in a wider type, and
   the result is cast back, which wraps as PyTorch does.
 - ``ArgMax`` and ``ArgMin`` of int64: ``TopK`` also returns the first of equal values. ``ReduceMax`` and ``ReduceMin``
-  of int64 along one axis return wrong values for some rows with values beyond int32.
+  of int64 return wrong values for some rows with values beyond int32.
 - ``ReduceSum`` of int64 adds in float64 from 1.28.0 on, which rounds sums beyond 2 ** 53. The upper and the lower 32
   bits are added separately.
 - The inverse of a one-sided ``DFT``, which ``torch.fft.irfft`` becomes, is not valid ONNX. It is computed as an inverse
@@ -14,7 +14,7 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 - The one-sided ``DFT`` and ``STFT`` of real values whose length is not a power of two, such as 400 for speech, have an
   error of up to 200 times that of a matrix product: 2e-3 for 400 normal values, where NumPy's is 2e-6. They become a
   matrix product and a convolution. So does the inverse ``DFT``, if its length is constant.
-- Bfloat16, see ``repogen.onnx_graph.bfloat16``.
+- Bfloat16, see ``repogen.onnx_graph.bfloat16``, and functions of float64, see ``repogen.onnx_graph.float64``.
 - ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
 - ``Clip`` without one of its bounds also replaces the infinities on that side, by the largest finite number.
 - ``Resize`` to the nearest value divides a position by ``out / in`` in float32, and PyTorch multiplies it by
@@ -33,6 +33,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
 from repogen.onnx_graph.bfloat16 import widen_bfloat16
+from repogen.onnx_graph.float64 import FLOAT64_GAPS, replacement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,8 +130,10 @@ def _infer_types(model: ir.Model, inference: ShapeInferencePass) -> None:
     """Add the types that TorchScript's exporter omits, if the graph may have a node that depends on them."""
     values = [value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())]
     nodes = [node for graph in model.graphs() for node in graph]
-    casts = (node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast")
+    casts = [node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast"]
     rare = {*_SMALL, ir.DataType.BFLOAT16}
+    if any(node.op_type in FLOAT64_GAPS for node in nodes):
+        rare.add(_DOUBLE)
     has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
     has_integers = any(value.dtype == _INT64 for value in model.graph.inputs)
     has_rare |= any(node.op_type in (REDUCTIONS if has_integers else _EXTREMES) for node in nodes)
@@ -167,6 +170,10 @@ def _rewrite(node: ir.Node) -> None:
         _replace_nearest(node)
     elif node.op_type == "Clip" and dtype not in _SMALL:
         _keep_infinities(node)
+    elif node.op_type in FLOAT64_GAPS and node.inputs[0] is not None and node.inputs[0].dtype == _DOUBLE:
+        nodes = replacement(node)
+        _graph(node).insert_before(node, nodes)
+        _replace(node, nodes[-1].outputs[0])
     elif _rewrite_extreme(node) or _split_sum(node):
         return
     elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
@@ -216,16 +223,16 @@ def _widen(node: ir.Node, wide: ir.DataType) -> None:
 
 
 def _rewrite_extreme(node: ir.Node) -> bool:
-    """Replace a maximum or minimum of int64 along one axis; return whether the node is one."""
+    """Replace a maximum or minimum of int64 along known axes; return whether the node is one."""
     if node.op_type not in _EXTREMES or _dtype(node) != ir.DataType.INT64:
         return False
     if node.op_type in _EXTREME_VALUES:
-        axis, output = _reduced_axis(node), 0
+        axes, output = _reduced_axes(node), 0
     else:
-        axis, output = None if _integer(node, "select_last_index") else _integer(node, "axis"), 1
-    if axis is not None:
-        _replace_extreme(node, axis, output)
-    return axis is not None
+        axes, output = [] if _integer(node, "select_last_index") else [_integer(node, "axis")], 1
+    if axes:
+        _replace_extreme(node, axes, output)
+    return bool(axes)
 
 
 def _has_small_values(value: ir.Value) -> bool:
@@ -254,30 +261,36 @@ def _split_sum(node: ir.Node) -> bool:
     return True
 
 
-def _reduced_axis(node: ir.Node) -> int | None:
-    """Return the only axis of a reduction, which is an attribute before opset 18; None if it is unknown."""
-    axes: Sequence[int] | None = None
+def _reduced_axes(node: ir.Node) -> list[int]:
+    """Return the axes of a reduction, which are an attribute before opset 18; none if they are unknown."""
     if "axes" in node.attributes:
-        axes = node.attributes["axes"].as_ints()
-    elif len(node.inputs) > 1 and node.inputs[1] is not None:
-        constant = ir.convenience.get_const_tensor(node.inputs[1])
-        axes = None if constant is None else constant.numpy().reshape(-1).tolist()
-    return axes[0] if axes is not None and len(axes) == 1 else None
+        return list(node.attributes["axes"].as_ints())
+    value, axes = (*node.inputs, None)[:2]
+    if axes is not None:
+        constant = ir.convenience.get_const_tensor(axes)
+        if constant is None:
+            return []
+        if constant.size:
+            return [int(axis) for axis in constant.numpy().reshape(-1)]
+    if value is None or value.shape is None or _integer(node, "noop_with_empty_axes"):
+        return []
+    return list(range(value.shape.rank()))
 
 
-def _replace_extreme(node: ir.Node, axis: int, output: int) -> None:
+def _replace_extreme(node: ir.Node, axes: Sequence[int], output: int) -> None:
     """Replace an operator with ``TopK``, whose outputs are the extreme, and the index of the first of equal values."""
     one = _constant(node, np.array([1], np.int64))
-    attributes = {"axis": axis, "largest": int(node.op_type in {"ArgMax", "ReduceMax"}), "sorted": 1}
-    top = ir.node("TopK", [node.inputs[0], one], attributes, num_outputs=2)
-    graph = _graph(node)
-    graph.insert_before(node, top)
-    value = top.outputs[output]
-    value.dtype = ir.DataType.INT64
-    if not _integer(node, "keepdims", 1):
-        axes = _constant(node, np.array([axis], np.int64))
-        value = _insert(node, "Squeeze", [value, axes], ir.DataType.INT64)
-    _replace(node, value)
+    is_largest = int(node.op_type in {"ArgMax", "ReduceMax"})
+    value = node.inputs[0]
+    for axis in axes:
+        top = ir.node("TopK", [value, one], {"axis": axis, "largest": is_largest, "sorted": 1}, num_outputs=2)
+        _graph(node).insert_before(node, top)
+        value = top.outputs[output]
+        value.dtype = ir.DataType.INT64
+    if value is not None and not _integer(node, "keepdims", 1):
+        value = _insert(node, "Squeeze", [value, _constant(node, np.array(axes, np.int64))], ir.DataType.INT64)
+    if value is not None:
+        _replace(node, value)
 
 
 def _keep_infinities(node: ir.Node) -> None:

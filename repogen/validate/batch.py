@@ -29,6 +29,8 @@ _SEEDS = 20
 _MAX_COLUMNS = 64
 """Features of a row that other rows may share separately."""
 
+_EQUAL_ROWS = "all rows of its example inputs are equal, so batching cannot be verified"
+
 
 def check_batch(
     comparison: Comparison,
@@ -54,13 +56,15 @@ def check_batch(
     source = comparison.source
     dim = source.signature.batch_dim
     limit = source.dims[dim].max if dim else 0
-    reason = _unsuitable_reason(source, dim) or _row_dependence(
+    unsuitable = _unsuitable_reason(source, dim)
+    reason = unsuitable or _row_dependence(
         comparison, allowed, limit if requested == "auto" else requested, seed, recorder or RowRecorder(dim)
     )
+    compared = not unsuitable and reason != _EQUAL_ROWS
     if reason and source.declare:  # a wrong guess of the values may be the only cause
         reason = f"{reason}; {source.declare}"
     if reason and requested == "auto":
-        return BatchReport(batchable=False, max_batch_size=0, reason=reason)
+        return BatchReport(batchable=False, max_batch_size=0, reason=reason, compared=compared)
     if reason:
         raise ConfigError(
             f"max_batch_size is {requested}, but the model cannot be batched: {reason}",
@@ -104,7 +108,7 @@ def _row_dependence(
     limit = source.dims[dim].max
     inputs = _inputs_with_different_rows(source, dim, max(size for size in _SIZES if size <= limit), seed)
     if inputs is None:
-        return "all rows of its example inputs are equal, so batching cannot be verified"
+        return _EQUAL_ROWS
     code = source.origin if isinstance(source.origin, PassThroughSource) else None
     names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
     check = _RowCheck(comparison, allowed, dim, min(requested, limit), seed, inputs, recorder)

@@ -97,7 +97,7 @@ def check_parity(
     sweep.compare_nan(spec.seed)
     report, allowed = sweep.report()
     if not report.passed:
-        raise drift_error(report, source, explain(sweep.first_differing(report)))
+        raise drift_error(report, source, explain(sweep.first_differing(report)), spec.atol)
     return report, allowed
 
 
@@ -437,13 +437,14 @@ def _original(source: SourceModel) -> str:
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
 
 
-def drift_error(report: ParityReport, source: SourceModel, cause: str) -> DriftError:
+def drift_error(report: ParityReport, source: SourceModel, cause: str, atol: float | None = None) -> DriftError:
     """Return the error for a report with failed cases.
 
     Args:
         report: The report.
         source: The original.
         cause: The cause of the difference in one line; empty if it is unknown.
+        atol: The absolute tolerance of the spec; None if it has none.
     """
     failed = [case for case in report.cases if not case.passed]
     lines = [f"  {case.name}: {case.reason}" for case in failed[:_MAX_LISTED]]
@@ -454,7 +455,7 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str) -> DriftE
         f"{published} disagrees with the {_original(source)} in {len(failed)} of {len(report.cases)} cases"
         f"{f'; {cause}' if cause else ''}:"
     )
-    hint = _drift_hint(report, failed, source, cause)
+    hint = _rounding_hint(failed, source, atol) or _drift_hint(report, failed, source, cause)
     error = DriftError("\n".join([summary, *lines]), hint, code="parity.drift")
     error.parity = report
     return error
@@ -481,6 +482,22 @@ def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceMo
             "x.shape, use operators instead of loops (nn.GRU, cumsum), or narrow dims: to the sizes that agree"
         )
     return OTHER_EXPORTER
+
+
+def _rounding_hint(failed: list[ParityCase], source: SourceModel, atol: float | None) -> str:
+    """Return a hint if the spec's tolerance is below the rounding of an output's dtype; empty if it is not."""
+    outputs = [output for case in failed for output in case.outputs if 0.0 < output.max_rel_diff < _NOISE]
+    if atol is None or not outputs or any(case.max_rel_diff >= _NOISE for case in failed):
+        return ""
+    worst = max(outputs, key=lambda output: output.max_abs_diff)
+    dtype = next((spec.dtype for spec in source.signature.outputs if spec.name == worst.name), "")
+    magnitude = worst.max_abs_diff / worst.max_rel_diff
+    if not dtype.startswith("float") or atol >= np.finfo(dtype).eps * magnitude:
+        return ""
+    return (
+        f"parity.atol is {atol:.0e}, which is below the rounding of {dtype} at values of {magnitude:.2g}: omit it, or "
+        f"set parity: {{atol: {2 * worst.max_abs_diff:.0e}}}"
+    )
 
 
 def _precision_hint(failed: list[ParityCase], cause: str) -> str:

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 _MODE_DEPENDENT = ("Dropout", "BatchNorm", "InstanceNorm")
 # Their scales depend on the values of a whole batch; the exporter translates static quantization only.
-_DYNAMICALLY_QUANTIZED = tuple(
-    f"torch.{name}.dynamic" for name in ("ao.nn.quantized", "ao.nn.intrinsic.quantized", "nn.quantized")
-)
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
+_DYNAMICALLY_QUANTIZED = tuple(f"{name}.dynamic" for name in _QUANTIZED)
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -273,12 +272,11 @@ def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:
     Raises:
         SourceError: A submodule stays in training mode because it overrides ``train``.
     """
-    training = [name or type(module).__name__ for name, child in module.named_modules() if child.training]
-    sensitive = [
-        name
-        for name, child in module.named_modules()
-        if child.training and any(kind in type(child).__name__ for kind in _MODE_DEPENDENT)
-    ]
+    training = {name: type(child) for name, child in module.named_modules() if child.training}
+    # PyTorch creates quantized modules, which have one mode only, in training mode.
+    training = {name: kind for name, kind in training.items() if not kind.__module__.startswith(_QUANTIZED)}
+    sensitive = [name for name, kind in training.items() if any(part in kind.__name__ for part in _MODE_DEPENDENT)]
+    others = [name for name, kind in training.items() if not name or not kind.__module__.startswith("torch.nn.")]
     module.eval()
     stuck = [name or type(module).__name__ for name, child in module.named_modules() if child.training]
     if stuck:
@@ -287,7 +285,7 @@ def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:
             "its train() is overridden: call super().train(mode) there",
             code="source.training-mode",
         )
-    if not training:
+    if not sensitive and not others:
         return ()
     details = f"; this affects {', '.join(sensitive[:3])}" if sensitive else ""
     return (f"the factory returned the model in training mode; repogen called model.eval(){details}",)

@@ -159,11 +159,11 @@ def probe(
     _check_no_writes(flat, initial, state_after_first, state_after_second)
     harness = _ReplayHarness(flat, tensors, others, root, seed, first)
     if random.operators and harness.depends_on_random_numbers():
-        raise _random_error(random)
+        raise _random_error(random, flat.module)
     _check_no_call_state(harness, state_after_first, state_after_second)
     if not _equal_results(first, second, exactly=False):
         if random.operators:  # through integers such as argmax, which changed random numbers may not affect
-            raise _random_error(random)
+            raise _random_error(random, flat.module)
         _check_no_first_call_state(harness, initial, state_after_first)
         raise ParityError(
             "the PyTorch model returns different outputs for the same inputs",
@@ -177,13 +177,32 @@ def probe(
     return Observed(first, attention.attention, random.precision, random.complex, initial_caches)
 
 
-def _random_error(random: _RandomOpRecorder) -> SourceError:
+def _random_error(random: _RandomOpRecorder, module: torch.nn.Module) -> SourceError:
     dropout = any("bernoulli" in operator or "dropout" in operator for operator in random.operators)
+    hint = _DROPOUT_HINT if dropout else _NOISE_HINT
+    if dropout and (names := _unregistered(module)):
+        hint = (
+            f"model.eval() does not reach the modules in {', '.join(names[:_MAX_LISTED])}: use nn.ModuleList or "
+            "nn.ModuleDict instead of a Python list or dict"
+        )
     return SourceError(
         f"forward draws random numbers that reach its outputs: {', '.join(random.operators[:_MAX_LISTED])}",
-        _DROPOUT_HINT if dropout else _NOISE_HINT,
+        hint,
         code="source.random",
     )
+
+
+def _unregistered(module: torch.nn.Module) -> list[str]:
+    """Return the attributes with lists, tuples and dicts of modules in training mode that PyTorch does not know."""
+    registered = set(module.modules())
+    return [
+        f"{path}.{name}".lstrip(".")
+        for path, part in module.named_modules()
+        for name, value in vars(part).items()
+        if not name.startswith("_") and isinstance(value, (list, tuple, dict))
+        for items in [value.values() if isinstance(value, dict) else value]
+        if any(isinstance(item, torch.nn.Module) and item.training and item not in registered for item in items)
+    ]
 
 
 @dataclass(frozen=True)

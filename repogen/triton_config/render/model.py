@@ -104,6 +104,7 @@ def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, opt
         signature=artifact.signature,
         max_batch_size=verified.batch.max_batch_size if measured else declared_size,
         batch_measured=measured,
+        rows_compared=verified.batch.compared,
         sizes={
             dim: bounds.example or max(bounds.min, min(bounds.max, _DEFAULT_WARMUP_SIZE))
             for dim, bounds in model.dims.items()

@@ -111,7 +111,8 @@ class ModelFacts:
         name: Model name.
         signature: The graph's inputs and outputs, with full shapes.
         max_batch_size: As measured and allowed; 0 if the model does not batch.
-        batch_measured: Whether the independence of rows was measured.
+        batch_measured: Whether the size of a batch was determined; otherwise, it is that of the spec.
+        rows_compared: Whether rows were compared, so that 0 means that they are not independent.
         sizes: Default sizes of dynamic dims in warmups.
         bounds: Smallest and largest size of dynamic dims.
         labels: Name of the label file of each output that has one.
@@ -125,6 +126,7 @@ class ModelFacts:
     signature: Signature
     max_batch_size: int
     batch_measured: bool = True
+    rows_compared: bool = True
     sizes: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

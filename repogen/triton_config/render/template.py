@@ -172,7 +172,8 @@ def _batch_origin(triton: TritonSpec, facts: ModelFacts) -> str:
     if not facts.batch_measured:
         return "from the spec, not measured: Triton forms the batches itself"
     if not facts.batched:
-        return "from the spec" if from_spec else "measured: rows are not independent"
+        origin = "measured: rows are not independent" if facts.rows_compared else "not measured: see the build's notes"
+        return "from the spec" if from_spec else origin
     rows = "rows of different lengths" if triton.ragged else "rows"
     return f"measured: {rows} are independent" + ("; size from the spec" if from_spec else "")
 

@@ -49,6 +49,7 @@ _RAGGED_MEANS: Entry = {
 }
 _POINTS = signature({"points": (10, 80)}, x="float32 batch points 4")
 _WINDOW_OF_FOUR = signature({"time": (1, 40)}, x="float32 batch time 4")
+_STEPS_OF_FOUR = signature({"time": (3, 40)}, x="float32 batch time 4")
 _WINDOW = signature({"time": (2, 40)}, x="float32 batch time")
 _MANY_IDS = signature({"items": (1, 20)}, ids="int64 batch items 0..1099511627776")
 _TWO_ROWS = signature({"batch": (2, 8)}, x="float32 batch 4")
@@ -371,6 +372,19 @@ CASES = (
     _case("noise_gate", "NoiseGate", "batch", "istft of frames of 40 values, to the length of the input", _SIGNAL),
     _case("single_frame", "Recursion", "batch", "the example has one frame, and longer signals have more", _SIGNAL),
     _case("growing_table", "GrowingTable", "batch", "a table of positions that the example does not fill", _LONGER),
+    _case("limited", "Limited", "single", "a branch on the largest value of the batch, which torch.cond keeps"),
+    _case(
+        "strided_gru", "StridedGru", "batch", "a GRU and an RNN over a number of steps that is computed", _STEPS_OF_FOUR
+    ),
+    _case("spectrogram_gru", "Spectrogram", "batch", "a GRU over the frames of an STFT", _SIGNAL),
+    _case("packed_weights", "PackedWeights", "batch", ">> of uint8, which exporters write as int8"),
+    _case(
+        "sun",
+        "Sun",
+        "batch",
+        "cosines and inverse functions in float64, which ONNX Runtime does not have",
+        {"examples": "verdicts.py:moments", **ranges("batch")},
+    ),
     _archive("script_bf16", {"kind": "torchscript"}, "bf16_script", signature(x="float32 batch 4")),
     _archive("pt2_bf16", {"kind": "torch_export"}, "bf16_program", {}),
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),

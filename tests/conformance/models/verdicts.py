@@ -1071,3 +1071,73 @@ class GrowingTable(nn.Module):
         if self.table is None or len(self.table) < x.shape[1]:
             self.table = torch.arange(max(20, x.shape[1]))[:, None] / torch.arange(1, 5)
         return self.linear(x + self.table[: x.shape[1]].sin())
+
+
+class Limited(nn.Module):
+    """Scales a batch that contains a positive value; torch.cond keeps both branches."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.cond(x.amax() > 0, lambda x: x / (1 + x.amax() - x.amin()), torch.neg, (x,))
+
+
+class StridedGru(nn.Module):
+    """A GRU over half as many steps as the input has, and an RNN over its results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(4, 5, 3, stride=2, padding=1)
+        self.gru = nn.GRU(5, 6, num_layers=2, bidirectional=True, batch_first=True)
+        self.rnn = nn.RNN(12, 3, batch_first=True)
+
+    def forward(self, x: Tensor) -> Any:
+        steps = self.convolution(x.transpose(1, 2)).transpose(1, 2)
+        return self.rnn(self.gru(steps)[0])[1][-1]
+
+
+class Spectrogram(nn.Module):
+    """A GRU over the frames of a waveform."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.window = nn.GRU(17, 6, batch_first=True), nn.Buffer(torch.hann_window(32))
+
+    def forward(self, x: Tensor) -> Any:
+        spectrum = torch.stft(x, 32, 8, window=self.window, return_complex=True)
+        return self.gru(spectrum.abs().transpose(1, 2))[1][-1]
+
+
+class PackedWeights(nn.Module):
+    """A layer with two weights of 4 bits in each byte."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(0)
+        self.packed = nn.Buffer(torch.randint(0, 256, (6, 2), dtype=torch.uint8, generator=draw))
+
+    def forward(self, x: Tensor) -> Any:
+        low, high = self.packed & 15, self.packed >> 4
+        weight = torch.stack([low, high], dim=2).flatten(1)
+        return nn.functional.linear(x, (weight.float() - 8) / 8)
+
+
+class Sun(nn.Module):
+    """The elevation and azimuth of the sun, in float64, for seconds since 1970 and places in degrees."""
+
+    def forward(self, seconds: Tensor, place: Tensor) -> Any:
+        days = seconds / 86400 - 10957.5
+        mean = (280.46 + 0.9856474 * days).deg2rad()
+        anomaly = (357.528 + 0.9856003 * days).deg2rad()
+        longitude = mean + (1.915 * anomaly.sin() + 0.02 * (2 * anomaly).sin()).deg2rad()
+        declination = (0.39777 * longitude.sin()).asin()
+        ascension = (0.91748 * longitude.sin() / longitude.cos()).atan()
+        hour = (18.697375 + 24.0657098 * days) * (torch.pi / 12) + place[:, 1].deg2rad() - ascension
+        latitude = place[:, 0].deg2rad()
+        height = latitude.sin() * declination.sin() + latitude.cos() * declination.cos() * hour.cos()
+        return height.acos().rad2deg(), (declination.tan() * latitude.cosh()).sinh(), place.norm(dim=1)
+
+
+def moments(batch: int) -> dict[str, Any]:
+    """Return seconds and places in float64."""
+    draw = torch.Generator().manual_seed(batch)
+    seconds = 1.6e9 + 1e8 * torch.rand(batch, generator=draw, dtype=torch.float64)
+    return {"seconds": seconds, "place": 60 * torch.randn(batch, 2, generator=draw, dtype=torch.float64).tanh()}

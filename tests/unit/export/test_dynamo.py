@@ -76,3 +76,21 @@ def test_other_errors_report_the_innermost_cause() -> None:
     error = chained("Failed to export the model\nwith many lines", TypeError("\n  cannot do that\nmore"))
     assert error.message == "torch.export failed: TypeError: cannot do that"
     assert "with many lines" in error.details
+
+
+NODE = "%amax : [num_users=1] = call_function[target=torch.ops.aten.amax.default](args = (%x,), kwargs = {})"
+
+
+@pytest.mark.parametrize(
+    "text", [f"Error when translating node {NODE}. See the stack trace.", f"While executing {NODE}"]
+)
+def test_operator_that_cannot_be_exported_is_named(text: str) -> None:
+    """With the reason, but without the signature of the exporter's function."""
+    error = chained(text, ValueError("Required parameter 'dim' is not provided. Signature: aten_amax(self, dim)"))
+    assert error.message == (
+        "the export of operator aten.amax.default failed: ValueError: Required parameter 'dim' is not provided."
+    )
+    assert (error.code, error.hint) == (
+        "export.dynamo",
+        "replace it in the model, or set export.custom_translations",
+    )

@@ -53,6 +53,29 @@ class Inverted(nn.Module):
         return inverse.abs()
 
 
+class Listed(nn.Module):
+    """Has a layer in a Python list, which PyTorch does not register."""
+
+    def __init__(self) -> None:
+        """Create the layer."""
+        super().__init__()
+        self.layers = [nn.Linear(4, 2)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Call it."""
+        result: torch.Tensor = self.layers[0](x)
+        return result
+
+
+class Spectral(nn.Module):
+    """Computes with complex numbers, and a function of real numbers that ONNX does not have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return sums."""
+        result: torch.Tensor = torch.complex(x, x).abs() + torch.special.zeta(x, x)
+        return result
+
+
 class Forces(nn.Module):
     """Returns the gradient of an energy."""
 
@@ -187,6 +210,20 @@ def test_complex_numbers_are_named(as_source: Callable[..., SourceModel], tmp_pa
     with pytest.raises(ExportError, match="complex64") as caught:
         export(replace(as_source(Inverted()), complex="complex64"), tmp_path, exporter="dynamo")
     assert caught.value.code == "export.no-translation"
+
+
+def test_weights_that_are_not_registered_are_explained(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The exporter's message is about constants."""
+    with pytest.raises(ExportError) as caught:
+        export(as_source(Listed()), tmp_path, exporter="torchscript")
+    assert "nn.ModuleList" in caught.value.hint
+
+
+def test_complex_numbers_elsewhere_are_not_the_cause(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The operator without a translation computes with real numbers."""
+    with pytest.raises(ExportError, match="zeta") as caught:
+        export(replace(as_source(Spectral()), complex="complex64"), tmp_path, exporter="dynamo")
+    assert "complex" not in caught.value.message
 
 
 @BOTH

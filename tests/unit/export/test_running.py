@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from repogen.export.translations import TRANSLATIONS
+from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
 
 
 class Running(nn.Module):
@@ -65,3 +66,29 @@ def test_products_of_integers_are_exact() -> None:
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     for actual, expected in zip(session.run(None, {"x": x.numpy()}), Products()(x), strict=True):
         torch.testing.assert_close(torch.tensor(actual), expected)
+
+
+class Extremes(nn.Module):
+    """Reduces all values, a scalar, or some axes."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return maxima and minima, also of integers and truth values, and of a branch on all values."""
+        whole = (10 * x).long() * 2**40
+        is_high = x > 1
+        branch = torch.cond(x.amax() > 0, torch.sin, torch.neg, (x,))
+        of_axes = (x.amax((0, -1)), x.amin(-1, keepdim=True), whole.amax((1, 2)), is_high.amin(1))
+        return (branch, x.amin(), whole.amax(), whole.amin(), is_high.amax(), x.sum().amax(), *of_axes)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_extremes_without_dim() -> None:
+    """The exporter's own translation requires ``dim``."""
+    options: Any = {"dynamo": True, "custom_translation_table": TRANSLATIONS, "dynamic_shapes": {"x": {0: "rows"}}}
+    program = torch.onnx.export(Extremes(), (torch.randn(2, 3, 5),), opset_version=20, verbose=False, **options)
+    assert program is not None
+    fill_kernel_gaps(program.model)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    x = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
+    for values in (x, -x.abs()):
+        for actual, expected in zip(session.run(None, {"x": values.numpy()}), Extremes()(values), strict=True):
+            torch.testing.assert_close(torch.tensor(actual), expected)

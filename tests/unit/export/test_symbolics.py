@@ -295,6 +295,49 @@ def exported(module: nn.Module, exporter: str, x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(session.run(None, {"x": x.numpy()})[0])
 
 
+class Angles(nn.Module):
+    """Converts degrees and radians, also of integers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of all conversions."""
+        return x.deg2rad() + x.rad2deg() + (10 * x).int().deg2rad()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", ["traced", "dynamo"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_angles(exporter: str, dtype: torch.dtype) -> None:
+    """The factor is not rounded to float32."""
+    x = torch.randn(3, 8, dtype=dtype)
+    torch.testing.assert_close(
+        exported(Angles(), exporter, x), Angles()(x), rtol=1e-6 if x.itemsize == 4 else 1e-12, atol=0
+    )
+
+
+class MeanSquares(nn.Module):
+    """Divides by root mean squares, with and without weights."""
+
+    def __init__(self) -> None:
+        """Create weights for the last axis but one."""
+        super().__init__()
+        self.norm = nn.RMSNorm(3, eps=1e-3)
+        nn.init.normal_(self.norm.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of both."""
+        rows = x[:, :4].reshape(-1, 4)
+        small = nn.functional.rms_norm(1e-3 * rows, (4,)) + nn.functional.rms_norm(rows.half(), (4,)).float()
+        normed: torch.Tensor = self.norm(x.T)
+        return torch.cat([small.flatten(), normed.flatten()])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rms_norm_in_torchscript() -> None:
+    """The exporter does not have it."""
+    model, x = MeanSquares(), torch.randn(3, 16)
+    torch.testing.assert_close(exported(model, "traced", x), model(x), rtol=2e-3, atol=1e-5)
+
+
 class Direction(nn.Module):
     """Returns the direction of points."""
 

@@ -48,6 +48,20 @@ def outputs(proto: onnx.ModelProto, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [(), (1, 2), (0, -1), (1,)], ids=str)
+@pytest.mark.parametrize(("operator", "function"), [("ReduceMax", np.max), ("ReduceMin", np.min)])
+def test_extremes_of_int64_along_any_axes(operator: str, function: Any, axes: tuple[int, ...], keepdims: int) -> None:
+    """ONNX Runtime returns other values for some rows beyond int32."""
+    x = np.random.default_rng(0).integers(-(1 << 40), 1 << 40, (50, 6, 9))
+    expected = function(x, axis=axes or None, keepdims=bool(keepdims))
+    inputs = {"x": x, **({"axes": np.array(axes)} if axes else {})}
+    proto = one_node(operator, inputs, TensorProto.INT64, expected.ndim, keepdims=keepdims)
+    assert np.array_equal(outputs(proto, x), expected)
+    model = ir.from_proto(proto)
+    assert replace_int64_reductions(model)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("rewrite", [fill_kernel_gaps, replace_int64_reductions])
 def test_sums_of_int64_are_exact(rewrite: Any, keepdims: int) -> None:
     """ONNX Runtime adds in float64; sums beyond int64 wrap, as in PyTorch."""

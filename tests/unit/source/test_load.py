@@ -147,6 +147,16 @@ def test_training_mode_is_fixed_with_a_note(load: Load) -> None:
     )
 
 
+def test_quantized_layers_are_not_in_training_mode(load: Load) -> None:
+    """PyTorch does not switch the mode of those that it creates; they have one mode only."""
+    code = """
+    import torch.ao.nn.quantized as quantized
+    def build():
+        return nn.Sequential(nn.Linear(4, 2)).eval().append(quantized.Dropout())
+    """
+    assert not load(code).notes
+
+
 def test_submodule_that_stays_in_training_mode_is_rejected(load: Load) -> None:
     """An overridden train() may ignore its argument."""
     code = """

@@ -53,6 +53,26 @@ def test_random_numbers_that_reach_outputs_are_rejected(load: Load, expression: 
     assert (caught.value.code, operator in caught.value.message) == ("source.random", True)
 
 
+@pytest.mark.parametrize("modules", ["[nn.Dropout()]", "{'a': nn.Sequential(nn.Dropout())}"])
+def test_modules_that_eval_does_not_reach_are_named(load: Load, modules: str) -> None:
+    """Those of a Python list stay in training mode."""
+    code = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Module()
+            self.inner.blocks = {modules}
+        def forward(self, x):
+            blocks = self.inner.blocks
+            return (blocks["a"] if isinstance(blocks, dict) else blocks[0])(x)
+    def build():
+        return Net().eval()
+    """
+    with pytest.raises(SourceError) as caught:
+        load(code)
+    assert "does not reach the modules in inner.blocks: use nn.ModuleList" in caught.value.hint
+
+
 def test_unused_random_numbers_are_allowed(load: Load) -> None:
     """For example the layer drop of Wav2Vec2, which also draws numbers in evaluation mode."""
     assert load(returning("(torch.rand([]), x)[1]")).signature.outputs[0].name == "output"

@@ -120,7 +120,9 @@ def test_guessed_values_are_named_where_batching_fails(as_source: AsSource) -> N
 def test_rows_that_depend_on_their_position_are_detected(as_source: AsSource) -> None:
     """Such as a model that adds the row number."""
     source = as_source(Of(lambda x: x + torch.arange(len(x)).reshape(-1, 1)))
-    assert "has a different output" in measure(source).reason
+    report = measure(source)
+    assert "has a different output" in report.reason
+    assert report.compared
 
 
 def test_requested_batching_that_is_impossible_is_an_error(as_source: AsSource) -> None:
@@ -155,7 +157,9 @@ def test_inputs_without_a_batch_axis_are_reported(
     as_source: AsSource, inputs: dict[str, list[int | str]], dims: dict[str, dict[str, int]], words: str
 ) -> None:
     """For fixed axes, scalars, a minimum above 1, and a batch on two axes."""
-    assert words in measure(as_source(Of(lambda x: x * 2), inputs, **dims)).reason
+    report = measure(as_source(Of(lambda x: x * 2), inputs, **dims))
+    assert words in report.reason
+    assert not report.compared
 
 
 def test_size_that_fails_is_reported(as_source: AsSource) -> None:

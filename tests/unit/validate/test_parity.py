@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.artifacts.built_model import OnnxArtifact, ParityCase, ParityReport
+from repogen.artifacts.built_model import OnnxArtifact, OutputDifference, ParityCase, ParityReport
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import ConfigError, ExportError, ParityError
 from repogen.export.fallback_chain import export_with, fallback_chain
@@ -394,6 +394,21 @@ def test_hint_depends_on_the_difference(
     assert hint in drift_error(report, source, "").hint
 
 
+@pytest.mark.parametrize(("atol", "is_named"), [(1e-12, True), (1e-3, False), (None, False)])
+def test_tolerance_below_the_rounding_is_named(
+    as_source: Callable[..., SourceModel],
+    atol: float | None,
+    is_named: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """No graph can be as close as 1e-12 to values of 100 in float32."""
+    source = as_source(Net(), {"left": ["batch", 4], "right": ["batch", 4]})
+    name = source.signature.outputs[0].name
+    differences = (OutputDifference(name, 2e-5, 2e-7),)
+    case = ParityCase("batch=2", 2e-5, 2e-7, 1.0, passed=False, reason="differs", outputs=differences)
+    hint = drift_error(ParityReport((case,)), source, "", atol).hint
+    assert ("parity.atol is 1e-12, which is below the rounding of float32 at values of 1e+02" in hint) == is_named
+
+
 def test_operator_without_a_kernel_for_its_dtype_is_reported(
     as_source: Callable[..., SourceModel], tmp_path: Path
 ) -> None:
@@ -411,7 +426,8 @@ def test_operator_without_a_kernel_for_its_dtype_is_reported(
     onnx.save(model, artifact.path)
     with pytest.raises(ParityError) as caught:
         OnnxModel(artifact)
-    assert "source: {dtype: float32}" in caught.value.hint
+    both = "input 'x' and weight 'module.weight' are float64; declare the input as float32, and set source: {dtype: "
+    assert both in caught.value.hint
 
 
 class Branch(nn.Module):

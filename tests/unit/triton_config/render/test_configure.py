@@ -651,3 +651,14 @@ def test_warmups_of_a_graph_with_many_inputs() -> None:
     with pytest.raises(ConfigError, match="200 warmups for 200 inputs are more") as caught:
         configured(signature, triton, largest=0)
     assert caught.value.code == "config.warmup"
+
+
+@pytest.mark.parametrize(
+    ("compared", "origin"),
+    [(True, "measured: rows are not independent"), (False, "not measured: see the build's notes")],
+)
+def test_config_states_whether_rows_were_compared(compared: bool, origin: str) -> None:  # noqa: FBT001 - a parameter of the test
+    """They are not if no dim is on axis 0 of all inputs."""
+    batch = BatchReport(batchable=False, max_batch_size=0, reason="a reason", compared=compared)
+    config = configure("digits", spec(), VerifiedModel(artifact(DIGITS), batch), RenderOptions(TARGET, None))
+    assert f"max_batch_size: 0  # {origin}\n" in config.text
