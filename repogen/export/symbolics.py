@@ -70,6 +70,7 @@ def register_symbolics(opset: int) -> None:
         "logaddexp": _log_add_exp,
         "logaddexp2": partial(_log_add_exp, log_of_base=math.log(2)),
         "lstm_cell": _lstm_cell,
+        **dict.fromkeys(("mT", "mH", "adjoint"), _matrix_transpose),
         "rnn_tanh_cell": _tanh_cell,
     }
     for name, symbolic in {**symbolics, "rnn_relu_cell": _relu_cell}.items():
@@ -102,6 +103,11 @@ def _atan2(g: Any, y: Any, x: Any) -> Any:  # noqa: ANN401
     angle = g.op("Atan", g.op("Div", y, g.op("Where", is_origin, one, x)))
     half_turn = g.op("Where", has_minus(y), minus_pi, pi)
     return g.op("Where", has_minus(x), g.op("Add", angle, half_turn), angle)
+
+
+def _matrix_transpose(g: Any, x: Any) -> Any:  # noqa: ANN401
+    """Swap the last two axes; of real matrices, the conjugate transpose is the same."""
+    return symbolic_opset9.transpose(g, x, -2, -1)
 
 
 def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401

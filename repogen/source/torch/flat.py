@@ -47,6 +47,10 @@ class FlatModule(torch.nn.Module):
         self._names = names
         self._caches = caches or Caches()
 
+    def of(self, module: torch.nn.Module) -> FlatModule:
+        """Return a wrapper of another module that is called in the same way."""
+        return FlatModule(module, self.call, self._select, self._names, self._caches)
+
     def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
         """Return every leaf of the module's result with its name."""
         positional, keywords = self.call.fill(args)
