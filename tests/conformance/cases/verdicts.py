@@ -381,6 +381,13 @@ CASES = (
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),
     _file("onnx_question_marks", "batch", "three axes named ?", "pooled", ["?", 3, "?", "?"]),
     _file("onnx_size_zero", "rejected:source.onnx-type", "an axis of size 0", "pooled", ["N", 3, 0, 0]),
+    _file(
+        "onnx_products",
+        "batch",
+        "ONNX Runtime rounds products of int64 beyond 2^53, or has no kernel",
+        "products",
+        entry={"inputs": {"x": {"dtype": "int64", "shape": ["N", 6], "range": [1, 2000]}}, "dims": {"N": {"max": 8}}},
+    ),
     _file("onnx_labels", "batch", "the other output is a sequence of maps", "labels", entry={"outputs": ["label"]}),
     _file(
         "onnx_narrowed_dims",
