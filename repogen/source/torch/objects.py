@@ -300,15 +300,15 @@ _REFILLED = ("item", "index", "element")
 
 def _refill(owner: Any, entries: Entries) -> None:  # noqa: ANN401
     """Give a container its earlier contents, in their order."""
-    kept = [entry for token, entry in entries.items() if token[0] in _REFILLED]
+    places = [entry for token, entry in entries.items() if token[0] in _REFILLED]
     if isinstance(owner, dict):
         (OrderedDict if isinstance(owner, OrderedDict) else dict).clear(owner)
-        for entry in kept:
+        for entry in places:
             _write_item(owner, entry.key, entry.value)
         return
     base: Any = next(base for base in (list, deque, set) if isinstance(owner, base))
     base.clear(owner)
-    (base.update if base is set else base.extend)(owner, [entry.value for entry in kept])
+    (base.update if base is set else base.extend)(owner, [entry.value for entry in places])
 
 
 def is_iterator(value: object) -> bool:

@@ -1117,7 +1117,8 @@ class CountedRequests(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.budget, self.dtypes, self.log = _Budget(), set[torch.dtype](), deque[int](maxlen=3)
+        self.budget, self.dtypes = _Budget(), set[torch.dtype]()
+        self.log: deque[int] = deque(maxlen=3)
         self.linear = nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Any:
