@@ -94,10 +94,11 @@ def _of_size(original: Callable[..., Any], function: Callable[..., Any]) -> Call
         original: The function.
         function: Computes the same for a dynamic number.
     """
+    # The square root of a size is often an argument that must not be a tensor, such as the scale of attention.
+    kinds = (torch.SymInt, torch.SymFloat) if function is _square_root else (torch.SymInt, torch.SymFloat, Tensor)
 
     def dynamic(*numbers: Any) -> Any:  # noqa: ANN401
-        is_dynamic = any(isinstance(number, (torch.SymInt, torch.SymFloat, Tensor)) for number in numbers)
-        return function(*numbers) if is_dynamic else original(*numbers)
+        return function(*numbers) if any(isinstance(number, kinds) for number in numbers) else original(*numbers)
 
     return dynamic
 
