@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx.experimental.sym_node import SymNode
 
 from repogen.artifacts.source import Program
 from repogen.errors import ExportError
@@ -16,8 +18,11 @@ from repogen.export.recurrent import any_number_of_steps
 from repogen.export.translations import TRANSLATIONS
 from repogen.onnx_graph.normalize import select_outputs
 from repogen.onnx_graph.rewrite_rules import require_exact_constants
+from repogen.source.torch.torch_frames import user_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from repogen.artifacts.tensors import Signature
     from repogen.export.interface import ExportRequest
 
@@ -32,6 +37,7 @@ _OPERATOR = re.compile(
 )
 
 _REPLACE = "replace it in the model, or set export.custom_translations"
+_MAX_LINES = 3
 _VIEW_OF_CHANGED = "another view of its base has been modified inplace with grad mode enabled"
 
 
@@ -43,17 +49,55 @@ def export_program(request: ExportRequest) -> ExportedGraph:
     """
     source = request.source
     require_exact_constants()
-    try:
-        with recorded_programs(with_real_pairs) as programs, any_number_of_steps():
-            onnx_program = _export_with_views(request)
-    except Exception as error:
-        raise explain(error, source.signature) from error
+    with _recorded_sizes() as lines:
+        try:
+            with recorded_programs(with_real_pairs) as programs, any_number_of_steps():
+                onnx_program = _export_with_views(request)
+        except Exception as error:
+            raise _with_line(explain(error, source.signature), lines) from error
     if onnx_program is None:
         raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
     if isinstance(source.origin, Program):
         return ExportedGraph(select_outputs(onnx_program.model, source.origin.select))
     violations = guard_violations(programs[-1], source.signature, source.dims) if programs else ()
     return ExportedGraph(onnx_program.model, violations)
+
+
+@contextmanager
+def _recorded_sizes() -> Iterator[list[str]]:
+    """Record the lines of the user's files in which a dynamic size becomes a constant."""
+    lines: list[str] = []
+    names = ("guard_int", "guard_float")
+    originals = {name: getattr(SymNode, name) for name in names}
+
+    def recorded(original: Callable[..., Any]) -> Callable[..., Any]:
+        def guard(self: Any, file: str, line: int) -> Any:  # noqa: ANN401 - as torch declares it
+            if getattr(self.expr, "free_symbols", None) and (at := user_line()) and at[0] != "<" and "/" not in at:
+                lines.append(at)
+            return original(self, file, line)
+
+        return guard
+
+    for name, original in originals.items():
+        setattr(SymNode, name, recorded(original))
+    try:
+        yield lines
+    finally:
+        for name, original in originals.items():
+            setattr(SymNode, name, original)
+
+
+def _with_line(error: ExportError, lines: list[str]) -> ExportError:
+    """Return the error for a fixed dim with the lines that fix it."""
+    if error.code != "export.specialized-dim" or not lines:
+        return error
+    return ExportError(
+        f"{error.message}, at {', '.join(list(dict.fromkeys(lines))[:_MAX_LINES])}",
+        f"{error.hint}; torch.tensor([…]) keeps sizes dynamic, and torch.Tensor([…]) and NumPy do not",
+        code=error.code,
+        where=error.where,
+        details=error.details,
+    )
 
 
 def _export_with_views(request: ExportRequest) -> torch.onnx.ONNXProgram | None:

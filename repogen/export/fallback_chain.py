@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 import torch
 
 from repogen.artifacts.source import Eager, OnnxFile
@@ -14,7 +15,7 @@ from repogen.errors import ExportError
 from repogen.export.fake_quantize import plain_fake_quantize
 from repogen.export.interface import Exporter, ExportRequest, specialized
 from repogen.export.python_code import exportable_python
-from repogen.onnx_graph.centering import center_raw_values
+from repogen.onnx_graph.centering import center_all_values, center_raw_values
 from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
 from repogen.onnx_graph.normalize import normalize
 from repogen.plugins import load_instance
@@ -104,6 +105,21 @@ def export_with(
         )
     check_dims(artifact.signature, source.signature)
     return replace(artifact, guard_violations=graph.guard_violations)
+
+
+def with_centered_values(artifact: OnnxArtifact, options: NormalizeOptions, directory: Path) -> OnnxArtifact | None:
+    """Return the graph with the mean subtracted before each ``LayerNormalization``; None if it has none without.
+
+    Args:
+        artifact: The graph.
+        options: How the graph is written.
+        directory: An existing empty directory.
+    """
+    model = ir.load(artifact.path)
+    if not center_all_values(model):
+        return None
+    centered = normalize(model, directory / artifact.path.name, options)
+    return replace(centered, unused=artifact.unused, guard_violations=artifact.guard_violations)
 
 
 @contextmanager

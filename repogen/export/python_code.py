@@ -26,15 +26,20 @@ _COSINES = {"hann_window": (0.5, 0.5), "hamming_window": (0.54, 0.46), "blackman
 """Window functions, and the factors of their cosines."""
 
 
+_MAX_BETA, _BESSEL_TERMS = 20.0, 48
+"""The largest beta of a Kaiser window, for which this many terms give float64's precision."""
+
+
 @contextmanager
 def exportable_python(module: nn.Module) -> Iterator[None]:
     """Make Python code exportable that only reads a size or raises an error.
 
     - ``len(x)`` must return a Python integer, which fixes the size of ``x``. In the files of the model's classes, it
       becomes ``x.shape[0]``, which stays dynamic.
-    - ``int(x.shape[0] * 0.5)``, ``float(x.shape[0])`` and ``math.sqrt(x.shape[0])`` do the same. In these files,
-      ``int`` and ``float`` keep sizes dynamic, unless a file uses the type otherwise, such as in ``isinstance``.
-    - ``divmod(x.shape[0], 2)`` becomes a quotient and a remainder.
+    - ``int(x.shape[0] * 0.5)`` and ``float(x.shape[0])`` do the same. In these files, ``int`` and ``float`` keep sizes
+      dynamic, unless a file uses the type otherwise, such as in ``isinstance``.
+    - So do functions of ``math``, such as ``math.log(x.shape[0])``; except for ``math.sqrt``, they become tensors.
+    - ``divmod(x.shape[0], 2)`` becomes a quotient and a remainder, and ``round`` accepts the sizes of a trace.
     - ``torch.as_tensor`` of a list with sizes becomes ``torch.tensor``, which stays dynamic.
     - The schemas of ``torch.linspace``, ``torch.istft`` and windows such as ``torch.hann_window`` have no dynamic
       number of values: they become ranges and other operators.
@@ -44,8 +49,9 @@ def exportable_python(module: nn.Module) -> Iterator[None]:
     with ExitStack() as changed:
         changed.callback(setattr, torch, "as_tensor", torch.as_tensor)
         torch.as_tensor = exported_numbers(torch.as_tensor)
-        changed.callback(setattr, math, "sqrt", math.sqrt)
-        math.sqrt = _square_root_of(math.sqrt)
+        for name, function in _OF_SIZES.items():
+            changed.callback(setattr, math, name, getattr(math, name))
+            setattr(math, name, _of_size(getattr(math, name), function))
         for name, replacement in _dynamic_functions().items():
             changed.callback(setattr, torch, name, getattr(torch, name))
             setattr(torch, name, replacement)
@@ -81,19 +87,56 @@ def _float(value: Any = 0.0) -> Any:  # noqa: ANN401 - as float
     return value / 1 if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
 
 
-def _square_root_of(square_root: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return ``math.sqrt`` that accepts a dynamic size."""
+def _of_size(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ``math`` that accepts a dynamic size.
 
-    def dynamic(value: Any, /) -> Any:  # noqa: ANN401
-        is_dynamic = isinstance(value, (torch.SymInt, torch.SymFloat))
-        return (value / 1) ** 0.5 if is_dynamic else square_root(value)
+    Args:
+        original: The function.
+        function: Computes the same for a dynamic number.
+    """
+    # The square root of a size is often an argument that must not be a tensor, such as the scale of attention.
+    kinds = (torch.SymInt, torch.SymFloat) if function is _square_root else (torch.SymInt, torch.SymFloat, Tensor)
+
+    def dynamic(*numbers: Any) -> Any:  # noqa: ANN401
+        return function(*numbers) if any(isinstance(number, kinds) for number in numbers) else original(*numbers)
 
     return dynamic
+
+
+def _square_root(number: Any, /) -> Any:  # noqa: ANN401 - as math.sqrt
+    return (number / 1) ** 0.5
+
+
+def _by_tensor(function: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
+    """Return a function of a number that is computed with a tensor of rank 0, since programs have no such operator."""
+
+    def computed(number: Any, /) -> Any:  # noqa: ANN401
+        tensor = number if isinstance(number, Tensor) else torch.full((), number / 1, dtype=torch.float64)
+        return function(tensor.double()).to(torch.get_default_dtype())
+
+    return computed
+
+
+def _logarithm(number: Any, base: Any = None, /) -> Any:  # noqa: ANN401 - as math.log
+    logarithm = _by_tensor(torch.log)
+    return logarithm(number) if base is None else logarithm(number) / logarithm(base)
+
+
+_OF_SIZES: dict[str, Callable[..., Any]] = {
+    "sqrt": _square_root,
+    "log": _logarithm,
+    **{name: _by_tensor(getattr(torch, name)) for name in ("log2", "log10", "log1p", "exp", "sin", "cos", "tanh")},
+}
+"""Functions of ``math``, and what they become for sizes."""
 
 
 def _dynamic_functions() -> dict[str, Callable[..., Tensor]]:
     """Return replacements of torch's functions, by name, that accept a dynamic size."""
     windows = {name: _window_of(getattr(torch, name), *terms) for name, terms in _COSINES.items()}
+    windows |= {
+        "bartlett_window": _bartlett_of(torch.bartlett_window),
+        "kaiser_window": _kaiser_of(torch.kaiser_window),
+    }
     return {"linspace": _linspace_of(torch.linspace), "istft": _istft_of(torch.istft), **windows}
 
 
@@ -162,6 +205,49 @@ def _window_of(window: Any, *terms: float) -> Callable[..., Tensor]:  # noqa: AN
     return dynamic
 
 
+def _bartlett_of(window: Any) -> Callable[..., Tensor]:  # noqa: ANN401
+    """Return ``torch.bartlett_window`` that accepts a dynamic length."""
+
+    def dynamic(window_length: Any, periodic: bool = True, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002
+        if not isinstance(window_length, torch.SymInt):
+            return window(window_length, periodic, **options)
+        index, position = _positions(window_length, periodic, options)
+        return torch.where(index + window_length > 1, 1 - position.abs(), 1.0)
+
+    return dynamic
+
+
+def _kaiser_of(window: Any) -> Callable[..., Tensor]:  # noqa: ANN401
+    """Return ``torch.kaiser_window`` that accepts a dynamic length."""
+
+    def dynamic(window_length: Any, periodic: bool = True, beta: float = 12.0, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002
+        if not isinstance(window_length, torch.SymInt) or not 0 <= beta <= _MAX_BETA:
+            return window(window_length, periodic, beta, **options)
+        index, position = _positions(window_length, periodic, {**options, "dtype": torch.float64})
+        values = _bessel((beta / 2) ** 2 * (1 - position.square()).clamp(min=0)) / _bessel(
+            torch.tensor((beta / 2) ** 2)
+        )
+        values = torch.where(index + window_length > 1, values, 1.0)
+        return values.to(options.get("dtype") or torch.get_default_dtype())
+
+    return dynamic
+
+
+def _positions(length: Any, periodic: bool, options: dict[str, Any]) -> tuple[Any, Tensor]:  # noqa: ANN401, FBT001
+    """Return the indices of a window's values, and their positions from -1 to 1."""
+    functions: Any = torch
+    index = functions.arange(length, **{"dtype": torch.get_default_dtype(), **options})
+    return index, index * 2 / functions.sym_max(length - int(not periodic), 1) - 1
+
+
+def _bessel(square: Tensor) -> Tensor:
+    """Return the modified Bessel function of order 0 of ``2 * square ** 0.5``, as a sum of positive terms."""
+    total = torch.ones_like(square)
+    for n in range(_BESSEL_TERMS, 0, -1):
+        total = 1 + square / n**2 * total
+    return total
+
+
 def _linspace_of(linspace: Any) -> Callable[..., Tensor]:  # noqa: ANN401 - torch declares its sizes as integers
     """Return ``torch.linspace`` that accepts a dynamic number of values."""
     functions: Any = torch
@@ -195,10 +281,16 @@ def _quotient_and_remainder(first: Any, second: Any, /) -> Any:  # noqa: ANN401 
     return (first // second, first % second) if is_dynamic else divmod(first, second)
 
 
+def _rounded(number: Any, digits: int | None = None) -> Any:  # noqa: ANN401 - as round
+    is_traced = isinstance(number, Tensor) and digits is None
+    return torch.round(number).long() if is_traced else round(number, digits)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": _size,
     "int": torch.sym_int,
     "float": _float,
     "divmod": _quotient_and_remainder,
+    "round": _rounded,
 }
 """Python's functions and types, and what they become in the files of a model's classes."""

@@ -74,6 +74,7 @@ def register_symbolics(opset: int) -> None:
         "logaddexp": _log_add_exp,
         "logaddexp2": partial(_log_add_exp, log_of_base=math.log(2)),
         "lstm_cell": _lstm_cell,
+        **dict.fromkeys(("mT", "mH", "adjoint"), _matrix_transpose),
         "rnn_tanh_cell": _tanh_cell,
     }
     for name, symbolic in {**symbolics, "rnn_relu_cell": _relu_cell}.items():
@@ -134,6 +135,11 @@ def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:  # 
     result = g.op("Div", value, g.op("Sqrt", g.op("Add", mean, number)))
     result = g.op("CastLike", result, x) if is_half else result
     return result if weight.node().mustBeNone() else g.op("Mul", result, weight)
+
+
+def _matrix_transpose(g: Any, x: Any) -> Any:  # noqa: ANN401
+    """Swap the last two axes; of real matrices, the conjugate transpose is the same."""
+    return symbolic_opset9.transpose(g, x, -2, -1)
 
 
 def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401

@@ -1,9 +1,10 @@
-"""Subtracts the mean of raw values before ``LayerNormalization``.
+"""Subtracts the mean of values before ``LayerNormalization``.
 
 ONNX Runtime 1.19.2 computes the variance as the mean of the squares minus the square of the mean, in float32. For
 values of 101325 with a deviation of 50, such as a pressure in Pa, nothing is left of it; 1.28.0 and 1.31.1 have an
-error of 3e-4. Only values that come from an input of the graph without a layer between are centered: those after a
-layer have no such level, and centering takes time.
+error of 3e-4. Values that come from an input of the graph without a layer between are always centered. Those after a
+layer rarely have such a level, and centering takes time: they are centered only if the target's ONNX Runtime disagrees
+with PyTorch. After a layer with a bias of 100, the error of 1.19.2 is 0.1, and that of 1.31.1 is 2e-5.
 """
 
 from __future__ import annotations
@@ -43,6 +44,25 @@ def center_raw_values(model: ir.Model) -> None:
             raw.update(node.outputs)
         elif node.op_type == "LayerNormalization" and not raw.isdisjoint(values):
             _center(model, node, values[0])
+
+
+def center_all_values(model: ir.Model) -> bool:
+    """Insert the subtraction before each ``LayerNormalization``, in place; return whether there was one without it."""
+    nodes = [
+        node
+        for node in list(model.graph)
+        if node.op_type == "LayerNormalization" and node.inputs[0] is not None and not _is_centered(node.inputs[0])
+    ]
+    for node in nodes:
+        if node.inputs[0] is not None:
+            _center(model, node, node.inputs[0])
+    return bool(nodes)
+
+
+def _is_centered(value: ir.Value) -> bool:
+    producer = value.producer()
+    mean = producer.inputs[1] if producer is not None and producer.op_type == "Sub" else None
+    return mean is not None and (node := mean.producer()) is not None and node.op_type == "ReduceMean"
 
 
 def _center(model: ir.Model, node: ir.Node, value: ir.Value) -> None:

@@ -5,9 +5,10 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 - Arithmetic and comparisons of small integers have no kernels in older releases. They are computed in a wider type, and
   the result is cast back, which wraps as PyTorch does.
 - ``ArgMax`` and ``ArgMin`` of int64: ``TopK`` also returns the first of equal values. ``ReduceMax`` and ``ReduceMin``
-  of int64 return wrong values for some rows with values beyond int32.
-- ``ReduceSum`` of int64 adds in float64 from 1.28.0 on, which rounds sums beyond 2 ** 53. The upper and the lower 32
-  bits are added separately.
+  of int64 return wrong values for some rows with values beyond int32. So do ``Relu`` and ``Sign`` in 1.31.1.
+- ``ReduceSum``, ``ReduceSumSquare`` and ``ReduceProd`` of int64 are computed in float64 from 1.28.0 on, which rounds
+  results beyond 2 ** 53 and does not wrap. In sums, the upper and the lower 32 bits are added separately; a product is
+  a ``Scan``. ``ReduceMean`` of int64 has no kernel in 1.19.2.
 - The inverse of a one-sided ``DFT``, which ``torch.fft.irfft`` becomes, is not valid ONNX. It is computed as an inverse
   two-sided transform: the real part of the sum is the same if the omitted half is added to its mirror image. Exporters
   infer wrong shapes from such a node, so the shapes of all inner values are removed.
@@ -44,7 +45,8 @@ _SMALL = frozenset(
 _EXTREME_INDICES = frozenset({"ArgMax", "ArgMin"})
 _EXTREME_VALUES = frozenset({"ReduceMax", "ReduceMin"})
 _EXTREMES = _EXTREME_INDICES | _EXTREME_VALUES
-REDUCTIONS = _EXTREMES | {"ReduceSum"}
+_SUMS = frozenset({"ReduceSum", "ReduceSumSquare", "ReduceMean"})
+REDUCTIONS = _EXTREMES | _SUMS | {"ReduceProd"}
 _STANDARD = frozenset({"", "ai.onnx"})
 _OPSET_OF_SQUEEZE = 13
 """The first opset in which the axes of Squeeze are an input."""
@@ -112,7 +114,7 @@ def fill_kernel_gaps(model: ir.Model) -> None:
 
 
 def replace_int64_reductions(model: ir.Model) -> bool:
-    """Rewrite the maxima, minima and sums of int64, which ONNX Runtime computes incorrectly, or does not compute.
+    """Rewrite the reductions of int64 that ONNX Runtime computes incorrectly, or does not compute.
 
     The graph is changed in place; those of an opset before 13 are kept. Returns whether a node was replaced.
     """
@@ -123,7 +125,7 @@ def replace_int64_reductions(model: ir.Model) -> bool:
         return False
     # Small constants may be external data, which the inference of values and some of that of shapes cannot read.
     _infer_types(model, ShapeInferencePass(strict_mode=False, data_prop=False))
-    return bool([node for node in nodes if _rewrite_extreme(node) or _split_sum(node)])
+    return bool([node for node in nodes if _rewrite_reduction(node)])
 
 
 def _infer_types(model: ir.Model, inference: ShapeInferencePass) -> None:
@@ -170,11 +172,7 @@ def _rewrite(node: ir.Node) -> None:
         _replace_nearest(node)
     elif node.op_type == "Clip" and dtype not in _SMALL:
         _keep_infinities(node)
-    elif node.op_type in FLOAT64_GAPS and node.inputs[0] is not None and node.inputs[0].dtype == _DOUBLE:
-        nodes = replacement(node)
-        _graph(node).insert_before(node, nodes)
-        _replace(node, nodes[-1].outputs[0])
-    elif _rewrite_extreme(node) or _split_sum(node):
+    elif _rewrite_unary(node) or _rewrite_reduction(node):
         return
     elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
         _widen(node, ir.DataType.INT64 if dtype == ir.DataType.UINT32 else ir.DataType.INT32)
@@ -222,16 +220,42 @@ def _widen(node: ir.Node, wide: ir.DataType) -> None:
         _graph(node).insert_after(node, cast)
 
 
-def _rewrite_extreme(node: ir.Node) -> bool:
-    """Replace a maximum or minimum of int64 along known axes; return whether the node is one."""
-    if node.op_type not in _EXTREMES or _dtype(node) != ir.DataType.INT64:
+def _rewrite_unary(node: ir.Node) -> bool:
+    """Replace a function of float64, or ``Relu`` and ``Sign`` of int64; return whether the node is one."""
+    value = node.inputs[0] if node.inputs else None
+    if value is None:
         return False
+    if node.op_type in FLOAT64_GAPS and value.dtype == _DOUBLE:
+        nodes = replacement(node)
+        _graph(node).insert_before(node, nodes)
+        _replace(node, nodes[-1].outputs[0])
+        return True
+    if node.op_type in {"Relu", "Sign"} and value.dtype == _INT64:
+        _replace_sign(node, value)
+        return True
+    return False
+
+
+def _rewrite_reduction(node: ir.Node) -> bool:
+    """Replace a reduction of int64; return whether the node is one."""
+    return _rewrite_extreme(node) or _rewrite_sum(node) or _rewrite_product(node)
+
+
+def _rewrite_extreme(node: ir.Node) -> bool:
+    """Replace a maximum or minimum of int64 along known axes, or along all; return whether the node is one."""
+    value = node.inputs[0] if node.inputs else None
+    if value is None or node.op_type not in _EXTREMES or value.dtype != _INT64:
+        return False
+    if node.op_type in _EXTREME_VALUES and _reduces_all(node):
+        flat = _insert(node, "Reshape", [value, _constant(node, np.array([-1], np.int64))], _INT64)
+        _replace(node, _single(node, _extreme(node, flat, 0)[0]))
+        return True
     if node.op_type in _EXTREME_VALUES:
         axes, output = _reduced_axes(node), 0
     else:
         axes, output = [] if _integer(node, "select_last_index") else [_integer(node, "axis")], 1
     if axes:
-        _replace_extreme(node, axes, output)
+        _replace_extreme(node, value, axes, output)
     return bool(axes)
 
 
@@ -242,23 +266,97 @@ def _has_small_values(value: ir.Value) -> bool:
     return source is not None and source.dtype in {*_SMALL, ir.DataType.INT32}
 
 
-def _split_sum(node: ir.Node) -> bool:
-    """Replace a sum of int64 by two sums, which are exact for 2 ** 21 values; return whether the node is one."""
-    value, *rest = node.inputs or (None,)
-    if value is None or node.op_type != "ReduceSum" or value.dtype != _INT64 or _has_small_values(value):
+def _rewrite_sum(node: ir.Node) -> bool:
+    """Replace a sum, a sum of squares or a mean of int64; return whether the node is one."""
+    value = node.inputs[0] if node.inputs else None
+    is_small = node.op_type == "ReduceSum" and value is not None and _has_small_values(value)
+    if value is None or node.op_type not in _SUMS or value.dtype != _INT64 or is_small:
         return False
-    axes = [each for each in rest if each is not None]
+    if node.op_type == "ReduceSumSquare":
+        value = _insert(node, "Mul", [value, value], _INT64)
+    total = _exact_sum(node, value)
+    if node.op_type == "ReduceMean":
+        one = _constant(node, np.array(1, np.int64))
+        sizes = [_insert(node, "Size", [each], _INT64) for each in (value, total)]
+        count = _insert(node, "Div", [sizes[0], _insert(node, "Max", [sizes[1], one], _INT64)], _INT64)
+        total = _insert(node, "Div", [total, _insert(node, "Max", [count, one], _INT64)], _INT64)
+    _replace(node, total)
+    return True
+
+
+def _exact_sum(node: ir.Node, value: ir.Value) -> ir.Value:
+    """Return the sum of int64 over the axes of a node, from two sums that are exact for 2 ** 21 values."""
+    axes = [each for each in node.inputs[1:] if each is not None]
+    if "axes" in node.attributes:
+        axes = [_constant(node, np.array(node.attributes["axes"].as_ints(), np.int64))]
     unit = _constant(node, np.array(1 << 32, np.int64))
     low = _insert(node, "Mod", [value, unit], _INT64)  # not negative
     high = _insert(node, "Div", [_insert(node, "Sub", [value, low], _INT64), unit], _INT64)
     sums = []
     for part in (high, low):
-        added = ir.Node("", "ReduceSum", [part, *axes], list(node.attributes.values()))
+        attributes = [attribute for name, attribute in node.attributes.items() if name != "axes"]
+        added = ir.Node("", "ReduceSum", [part, *axes], attributes)
         added.outputs[0].dtype = _INT64
         _graph(node).insert_before(node, added)
         sums.append(added.outputs[0])
-    _replace(node, _insert(node, "Add", [_insert(node, "Mul", [sums[0], unit], _INT64), sums[1]], _INT64))
+    return _insert(node, "Add", [_insert(node, "Mul", [sums[0], unit], _INT64), sums[1]], _INT64)
+
+
+def _rewrite_product(node: ir.Node) -> bool:
+    """Replace a product of int64 along one axis or all; return whether the node is one."""
+    value = node.inputs[0] if node.inputs else None
+    if value is None or node.op_type != "ReduceProd" or value.dtype != _INT64:
+        return False
+    reduces_all, known_axes = _reduces_all(node), _reduced_axes(node)
+    if not reduces_all and len(known_axes) != 1:
+        return False
+    axis = 0 if reduces_all else known_axes[0]
+    if reduces_all:
+        value = _insert(node, "Reshape", [value, _constant(node, np.array([-1], np.int64))], _INT64)
+    axes, zero, one = (_constant(node, np.array(number, np.int64)) for number in ([axis], 0, 1))
+    zeros = _insert(node, "ReduceSum", [_insert(node, "Mul", [value, zero], _INT64), axes], _INT64, keepdims=0)
+    start = _insert(node, "Add", [zeros, one], _INT64)
+    factors = [ir.Value(name=f"{node.outputs[0].name}_{name}", type=ir.TensorType(_INT64)) for name in ("before", "by")]
+    multiply = ir.node("Mul", factors)
+    multiply.outputs[0].name, multiply.outputs[0].dtype = f"{node.outputs[0].name}_product", _INT64
+    body = ir.Graph(factors, multiply.outputs, nodes=[multiply], name=f"{node.outputs[0].name}_step")
+    scan = ir.node("Scan", [start, value], {"body": body, "num_scan_inputs": 1, "scan_input_axes": [axis]})
+    scan.outputs[0].dtype = _INT64
+    _graph(node).insert_before(node, scan)
+    product = scan.outputs[0]
+    if reduces_all:
+        product = _single(node, product)
+    elif _integer(node, "keepdims", 1):
+        product = _insert(node, "Unsqueeze", [product, axes], _INT64)
+    _replace(node, product)
     return True
+
+
+def _replace_sign(node: ir.Node, value: ir.Value) -> None:
+    zero = _constant(node, np.array(0, np.int64))
+    is_positive, is_negative = (
+        _insert(node, operator, [value, zero], ir.DataType.BOOL) for operator in ("Greater", "Less")
+    )
+    if node.op_type == "Relu":
+        _replace(node, _insert(node, "Where", [is_positive, value, zero], _INT64))
+        return
+    parts = [_insert(node, "Cast", [each], _INT64, to=int(_INT64)) for each in (is_positive, is_negative)]
+    _replace(node, _insert(node, "Sub", parts, _INT64))
+
+
+def _reduces_all(node: ir.Node) -> bool:
+    has_axes = "axes" in node.attributes or (len(node.inputs) > 1 and node.inputs[1] is not None)
+    return not has_axes and not _integer(node, "noop_with_empty_axes")
+
+
+def _single(node: ir.Node, value: ir.Value) -> ir.Value:
+    """Return a single value with the shape of the output of a reduction of all axes."""
+    shape = _constant(node, np.array([], np.int64))
+    if _integer(node, "keepdims", 1) and node.inputs[0] is not None:
+        zero, one = (_constant(node, np.array(number, np.int64)) for number in (0, 1))
+        sizes = _insert(node, "Shape", [node.inputs[0]], _INT64)
+        shape = _insert(node, "Add", [_insert(node, "Mul", [sizes, zero], _INT64), one], _INT64)
+    return _insert(node, "Reshape", [value, shape], _INT64)
 
 
 def _reduced_axes(node: ir.Node) -> list[int]:
@@ -277,20 +375,24 @@ def _reduced_axes(node: ir.Node) -> list[int]:
     return list(range(value.shape.rank()))
 
 
-def _replace_extreme(node: ir.Node, axes: Sequence[int], output: int) -> None:
-    """Replace an operator with ``TopK``, whose outputs are the extreme, and the index of the first of equal values."""
+def _extreme(node: ir.Node, value: ir.Value, axis: int) -> Sequence[ir.Value]:
+    """Return the maximum or minimum that a node computes along one axis, and the index of the first of equal values."""
     one = _constant(node, np.array([1], np.int64))
-    is_largest = int(node.op_type in {"ArgMax", "ReduceMax"})
-    value = node.inputs[0]
+    attributes = {"axis": axis, "largest": int(node.op_type in {"ArgMax", "ReduceMax"}), "sorted": 1}
+    top = ir.node("TopK", [value, one], attributes, num_outputs=2)
+    for output in top.outputs:
+        output.dtype = _INT64
+    _graph(node).insert_before(node, top)
+    return top.outputs
+
+
+def _replace_extreme(node: ir.Node, value: ir.Value, axes: Sequence[int], output: int) -> None:
+    """Replace an operator with one ``TopK`` for each axis."""
     for axis in axes:
-        top = ir.node("TopK", [value, one], {"axis": axis, "largest": is_largest, "sorted": 1}, num_outputs=2)
-        _graph(node).insert_before(node, top)
-        value = top.outputs[output]
-        value.dtype = ir.DataType.INT64
-    if value is not None and not _integer(node, "keepdims", 1):
-        value = _insert(node, "Squeeze", [value, _constant(node, np.array(axes, np.int64))], ir.DataType.INT64)
-    if value is not None:
-        _replace(node, value)
+        value = _extreme(node, value, axis)[output]
+    if not _integer(node, "keepdims", 1):
+        value = _insert(node, "Squeeze", [value, _constant(node, np.array(axes, np.int64))], _INT64)
+    _replace(node, value)
 
 
 def _keep_infinities(node: ir.Node) -> None:

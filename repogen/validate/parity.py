@@ -461,6 +461,12 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str, atol: flo
     return error
 
 
+_OF_CONSTANT_TENSOR = (
+    "a tensor of sizes became a constant: write torch.tensor([…]), which keeps sizes dynamic, instead of torch.Tensor, "
+    "torch.FloatTensor, torch.LongTensor, or a NumPy array"
+)
+
+
 def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceModel, cause: str) -> str:
     if isinstance(source.origin, PassThroughSource):
         return (
@@ -478,8 +484,12 @@ def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceMo
         return hint
     if report.cases[0].passed:
         return (
-            "the example size agrees, so the exporter froze a size, an `if` or a loop over x.shape: use sizes from "
-            "x.shape, use operators instead of loops (nn.GRU, cumsum), or narrow dims: to the sizes that agree"
+            _OF_CONSTANT_TENSOR
+            if "aten.lift_fresh" in cause
+            else (
+                "the example size agrees, so the exporter froze a size, an `if` or a loop over x.shape: use sizes from "
+                "x.shape, use operators instead of loops (nn.GRU, cumsum), or narrow dims: to the sizes that agree"
+            )
         )
     return OTHER_EXPORTER
 

@@ -27,8 +27,12 @@ _MAX_SAMPLED_ROWS = 8
 """Rows of a large batch that are also computed alone."""
 _MAX_JOINED = 16
 """Rows of a batch that is joined from other batches."""
-_MAX_COPIED = 3
+_MAX_COPIED = 2
 """Rows whose rescaled copies fill a batch."""
+_MAX_MIXED = 3
+"""Rows whose copies fill a batch together."""
+_MAX_SORTED = 4
+"""Rows that are compared in ascending and in descending order."""
 _MAX_RESCALED = 4
 """Copies of each of these in a batch."""
 _KEPT_AND_OTHERS = ((1.0, (1.0, 0.0, 10.0, 1000.0, -1000.0)), (0.0, (0.0, 10.0)), (10.0, (1.0, 10.0)))
@@ -170,10 +174,23 @@ class RowProbe:
                 reason = f"a batch of {size} fails: {error.message}"
             if reason:
                 return reason
-        reversed_batch = self._model(_rows(self._inputs, slice(None, None, -1)))
-        singles = [self._single(index) for index in range(_length(self._inputs))]
-        reason = self._difference(_join(singles[::-1]), reversed_batch)
+        reason = self._in_order()
         return f"rows have different outputs in another order: {reason}" if reason else ""
+
+    def _in_order(self) -> str:
+        """Compare rows in ascending order with the same rows in descending order.
+
+        Every column is sorted: a model may expect rows that are sorted by one of them. If the model does not support
+        these values, the rows are compared in reverse order with the same rows alone.
+        """
+        backward = slice(None, None, -1)
+        ascending = {name: np.sort(array[:_MAX_SORTED], axis=0) for name, array in self._inputs.items()}
+        try:
+            expected, actual = self._model(_rows(ascending, backward)), self._model(ascending)
+        except RepogenError:
+            expected = _join([self._single(index) for index in range(_length(self._inputs))])
+            actual = self._model(_rows(self._inputs, backward))
+        return self._difference(expected, {name: array[::-1] for name, array in actual.items()})
 
     def _in_batch(self, size: int) -> str:
         """Compare one batch with its rows alone."""
@@ -207,7 +224,11 @@ class RowProbe:
         return ""
 
     def with_copies(self) -> str:
-        """Compare rows with a batch of their copies: a model may drop duplicates, or limit how many rows are alike."""
+        """Compare rows with a batch of their copies: a model may drop duplicates, or limit how many rows are alike.
+
+        The last batch has copies of several rows, and one row of larger values: a model may group equal rows, or limit
+        values that are far from the mean of a batch, which only one of many rows can be.
+        """
         if self._max_joined == 1:
             return ""
         try:
@@ -216,6 +237,9 @@ class RowProbe:
                 rows = self._varied(index, FACTORS[1::2])
                 copies = min(self._max_joined // max(len(rows), 1), _MAX_RESCALED)
                 batches.append([row for row in rows for _ in range(copies)])
+            extreme = self._varied(1, FACTORS[1:2])
+            ordinary = [self._row(index) for index in range(min(_length(self._inputs), _MAX_MIXED))]
+            batches.append([*(ordinary * self._max_joined)[: self._max_joined - len(extreme)], *extreme])
         except RepogenError as error:
             return f"a batch of 1 fails: {error.message}"
         for batch in filter(None, batches):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.built_model import BuiltModel, ExportAttempt
 from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ExportError, ParityError, RepogenError, SourceError, error_from_record
-from repogen.export.fallback_chain import export_with, fallback_chain
+from repogen.export.fallback_chain import export_with, fallback_chain, with_centered_values
 from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import Workspace, optimize, select_passes
 from repogen.source.load import load_source
@@ -21,13 +21,14 @@ from repogen.validate.validation import Validation, prove
 from repogen.worker.imports import imported_code
 from repogen.worker.memory import release_memory
 from repogen.worker.optimization import Subject, apply_measured
+from repogen.worker.target_runtime import TargetDriftError
 from repogen.worker.timeout import time_limit
 from repogen.worker.verification import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import Artifact, Lossy, PassOutcome
+    from repogen.artifacts.built_model import Artifact, Lossy, OnnxArtifact, PassOutcome
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.export.interface import Exporter
     from repogen.optimize.passes import SelectedPass
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 # Errors of the model itself: every other exporter would lead to the same error.
 _MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size", "source.outputs"})
+
+_INEXACT_VARIANCE = "the target's ONNX Runtime computes the variance of values that are far from zero inexactly"
 
 _MIN_SECONDS, _MAX_RETRY_SECONDS = 1.0, 120.0
 
@@ -253,7 +256,7 @@ def _try_exporter(
     guard_violations: list[dict[str, int]],
     sizes: dict[str, int] | None = None,
 ) -> _Attempt:
-    """Export with one exporter, run the structural passes and validate; drop them if only they fail validation."""
+    """Export with one exporter, optimize and validate; center values if the target's ONNX Runtime disagrees."""
     options = NormalizeOptions(source.signature, target_of(job.release), job.model.export.external_data, exporter.name)
     directory = job.work_dir / (exporter.name if sizes is None else f"{exporter.name}-largest")
     workspace = Workspace(options, job.root, directory)
@@ -262,6 +265,28 @@ def _try_exporter(
         exported = export_with(exporter, source, job.model.export, options, workspace.directory, sizes)
     guard_violations += exported.guard_violations
     release_memory()  # the exporter's graph has reference cycles and holds a second copy of every weight
+    try:
+        return _optimized(exported, source, job, log, guard_violations, workspace)
+    except TargetDriftError:
+        workspace = replace(workspace, directory=directory / "centered")
+        workspace.directory.mkdir()
+        centered = with_centered_values(exported, options, workspace.directory)
+        if centered is None:
+            raise
+        attempt = _optimized(centered, source, job, log, guard_violations, workspace)
+    log.add_notes((f"the mean is subtracted before each LayerNormalization: {_INEXACT_VARIANCE}",))
+    return attempt
+
+
+def _optimized(
+    exported: OnnxArtifact,
+    source: SourceModel,
+    job: Job,
+    log: BuildLog,
+    guard_violations: list[dict[str, int]],
+    workspace: Workspace,
+) -> _Attempt:
+    """Run the structural passes and validate; drop them if only they fail validation."""
     passes = select_passes(job.model.passes)
     structural = tuple(takewhile(lambda selected: selected.structural, passes))
     with log.step("optimize"):

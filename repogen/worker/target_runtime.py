@@ -41,6 +41,10 @@ _RESULTS = "target-results.npz"
 _MAX_LOG_BYTES = 64 * 1024
 
 
+class TargetDriftError(ParityError):
+    """The target's ONNX Runtime disagrees with the original, unlike the installed one."""
+
+
 @dataclass
 class TargetRuntime:
     """The ONNX Runtime of a target release; a context manager that ends its process.
@@ -108,7 +112,7 @@ class TargetRuntime:
                 outputs = {tensor.name: expected[tensor.key] for tensor in case.outputs}
                 returned = {tensor.name: actual[tensor.key] for tensor in case.outputs}
                 if reason := difference(outputs, returned, golden.tolerances).reason:
-                    raise ParityError(
+                    raise TargetDriftError(
                         f"{self._name} disagrees with the original, unlike the installed ONNX Runtime: {case.name}: "
                         f"{reason}",
                         _hint(index),

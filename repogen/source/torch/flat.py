@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from repogen.errors import SourceError
-from repogen.source.torch.state import temporary
+from repogen.source.torch.state import Caches, temporary
 
 if TYPE_CHECKING:
     from repogen.source.common.call import Call
@@ -37,7 +37,7 @@ class FlatModule(torch.nn.Module):
         call: Call,
         select: tuple[int, ...] | None = None,
         names: tuple[str, ...] = (),
-        caches: Mapping[str, object] | None = None,
+        caches: Caches | None = None,
     ) -> None:
         """Register the module as a submodule, so that its weights are exported."""
         super().__init__()
@@ -45,8 +45,7 @@ class FlatModule(torch.nn.Module):
         self.call = call
         self._select = select
         self._names = names
-        self._caches = caches or {}
-        self._caches_buffers = not {*self._caches}.isdisjoint(name for name, _ in module.named_buffers())
+        self._caches = caches or Caches()
 
     def of(self, module: torch.nn.Module) -> FlatModule:
         """Return a wrapper of another module that is called in the same way."""
@@ -61,8 +60,8 @@ class FlatModule(torch.nn.Module):
         """Return the chosen outputs."""
         # The indices count tensors only, as in tensors_among.
         is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call] # as torch declares it
-        is_exported = is_traced or (torch.compiler.is_exporting() and not self._caches_buffers)
-        with temporary(self.module, self._caches) if self._caches and is_exported else nullcontext():
+        is_exported = is_traced or (torch.compiler.is_exporting() and not self._caches.has_buffers)
+        with temporary(self._caches) if self._caches.owners and is_exported else nullcontext():
             leaves = self.leaves(*args)
         tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
         if self._select is None:

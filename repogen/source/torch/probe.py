@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,16 +16,15 @@ from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.torch.clock import another_time
 from repogen.source.torch.flat import dtype_name
-from repogen.source.torch.state import caches, changed, disturb, restore, state_of, stored, twin_of, written
-from repogen.source.torch.surroundings import Surroundings
+from repogen.source.torch.state import PHASES, Caches, Snapshot, caches, changes, counts, disturb
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.source.torch.flat import FlatModule
-    from repogen.source.torch.state import State
+    from repogen.source.torch.state import Change
 
 _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
@@ -50,14 +49,14 @@ class Observed:
         attention: Whether it called ``scaled_dot_product_attention``.
         precision: ``float16``, ``bfloat16`` or ``qint8`` if it computes anything in that dtype, otherwise empty.
         complex: ``complex64`` or ``complex128`` if it computes anything in that dtype, otherwise empty.
-        caches: Initial values of buffers and attributes that it sets, if some depend on the size of its inputs.
+        caches: Initial values of what it sets in itself, if some depend on the size of its inputs.
     """
 
     leaves: list[tuple[str, object]]
     attention: bool
     precision: str
     complex: str
-    caches: Mapping[str, object]
+    caches: Caches
 
 
 class _AttentionRecorder(TorchFunctionMode):
@@ -148,33 +147,32 @@ def probe(
         ParityError: It is not deterministic for another reason.
     """
     random, attention = _RandomOpRecorder(), _AttentionRecorder()
-    initial, twin, surroundings = state_of(flat.module), twin_of(flat.module), Surroundings(flat.module, root)
+    initial = Snapshot(flat.module, root)
     with random, attention:
         first = _run(flat, tensors, root, seed)
     forget_compiled()
-    state_after_first = state_of(flat.module)
+    once = Snapshot(flat.module, root)
     with another_time():
         second = _run(flat, tensors, root, seed + 1)
-    state_after_second = state_of(flat.module)
-    _check_no_writes(flat, initial, state_after_first, state_after_second)
+    twice = Snapshot(flat.module, root)
+    _check_no_writes(changes(initial, twice), changes(once, twice))
     harness = _ReplayHarness(flat, tensors, others, root, seed, first)
     if random.operators and harness.depends_on_random_numbers():
         raise _random_error(random, flat.module)
-    _check_no_call_state(harness, state_after_first, state_after_second)
+    _check_no_call_state(harness, once, twice)
     if not _equal_results(first, second, exactly=False):
         if random.operators:  # through integers such as argmax, which changed random numbers may not affect
             raise _random_error(random, flat.module)
-        _check_no_first_call_state(harness, initial, state_after_first)
+        _check_no_first_call_state(harness, initial, once)
         raise ParityError(
             "the PyTorch model returns different outputs for the same inputs",
-            "it is not deterministic: look for numpy.random, random, the current time, or state that forward keeps in "
-            "an object or a global variable",
+            "it is not deterministic: look for numpy.random, random, the current time, or state that forward keeps "
+            "outside of Python objects",
             code="parity.non-deterministic",
         )
-    state_after_others = _check_no_early_state(harness, twin, initial, state_after_first)
-    _check_no_outside_state(harness, surroundings)
-    initial_caches = caches(initial, state_after_first, state_after_others)
-    return Observed(first, attention.attention, random.precision, random.complex, initial_caches)
+    other = _check_no_early_state(harness, initial, once)
+    once.restore()
+    return Observed(first, attention.attention, random.precision, random.complex, caches(initial, once, other))
 
 
 def _random_error(random: _RandomOpRecorder, module: torch.nn.Module) -> SourceError:
@@ -245,6 +243,10 @@ class _ReplayHarness:
             succeeded = True
         return succeeded
 
+    def snapshot(self) -> Snapshot:
+        """Return the current values in the module, and in the user's files."""
+        return Snapshot(self.flat.module, self.root)
+
     def depends_on_random_numbers(self) -> bool:
         """Return whether changed random numbers change the outputs, or make the module fail."""
         try:
@@ -256,61 +258,68 @@ class _ReplayHarness:
         return not _equal_results(self.first, disturbed, exactly=True)
 
 
-def _check_no_writes(flat: FlatModule, initial: State, state_after_first: State, state_after_second: State) -> None:
+def _paths(places: Sequence[Change]) -> str:
+    return ", ".join(list(dict.fromkeys(place.path for place in places))[:_MAX_LISTED])
+
+
+def _subject(places: Sequence[Change]) -> str:
+    """Return the places for a message; those in the user's files are not a part of the model."""
+    inside = [place for place in places if place.inside]
+    return f"the model's {_paths(inside)}" if inside else f"{_paths(places)} (outside of the model)"
+
+
+def _check_no_writes(in_two_calls: Sequence[Change], in_each_call: Sequence[Change]) -> None:
     """Reject a forward that changes buffers at every call, or writes to parameters."""
-    buffers = {name for name, _ in flat.module.named_buffers()}
-    if updated := [name for name in changed(state_after_first, state_after_second) if name in buffers]:
+    if updated := [place for place in in_each_call if place.is_buffer]:
         raise SourceError(
-            f"forward changes the model's buffer {', '.join(updated[:_MAX_LISTED])}, and an ONNX graph has no state",
+            f"forward changes the model's buffer {_paths(updated)}, and an ONNX graph has no state",
             "make the state an input and an output, or compute it without the buffer; a counter that no output depends "
             "on can be an attribute instead of a buffer",
             code="source.stateful",
         )
-    _check_parameters(initial, state_after_second)
+    _check_parameters(in_two_calls)
 
 
-def _check_parameters(before: State, after: State) -> None:
+def _check_parameters(places: Sequence[Change]) -> None:
     """Reject a forward that writes to parameters."""
-    if parameters := written(before, after):
+    if parameters := [place for place in places if place.is_parameter]:
         raise SourceError(
-            f"forward writes to the model's parameter {', '.join(parameters[:_MAX_LISTED])}",
+            f"forward writes to the model's parameter {_paths(parameters)}",
             "load trained weights together with the flag that marks them as initialized, or set them in the factory",
             code="source.stateful",
         )
 
 
-def _check_no_call_state(harness: _ReplayHarness, state_after_first: State, state_after_second: State) -> None:
-    """Reject attributes that change at every call and affect the outputs."""
-    updated = changed(state_after_first, state_after_second)
-    if not updated:
-        return
-    disturb(harness.flat.module, updated)
-    affects_outputs = not harness.same_result()
-    restore(harness.flat.module, state_after_first, updated)
-    if affects_outputs:
+def _check_no_call_state(harness: _ReplayHarness, once: Snapshot, twice: Snapshot) -> None:
+    """Reject values that change at every call and affect the outputs."""
+    updated = changes(once, twice)
+    for phase in range(PHASES if counts(updated) else min(len(updated), 1)):
+        disturb(updated, phase)
+        affects_outputs = not harness.same_result()
+        once.restore()
+        if not affects_outputs:
+            continue
         raise SourceError(
-            f"forward changes the model's attribute {', '.join(updated[:_MAX_LISTED])} at every call, and its outputs "
-            "depend on it",
+            f"forward changes {_subject(updated)} at every call, and its outputs depend on it",
             _STATE_HINT,
             code="source.stateful",
         )
 
 
-def _check_no_first_call_state(harness: _ReplayHarness, initial: State, state_after_first: State) -> None:
+def _check_no_first_call_state(harness: _ReplayHarness, initial: Snapshot, once: Snapshot) -> None:
     """Reject state that explains why the second call, on the same inputs, returned something else."""
-    updated = changed(initial, state_after_first)
-    restore(harness.flat.module, initial, updated)
+    updated = changes(initial, once)
+    initial.restore()
     if updated and harness.same_result():
         raise SourceError(
-            f"forward changes the model's {', '.join(updated[:_MAX_LISTED])}, and the outputs of the next call depend "
-            "on it",
+            f"forward changes {_subject(updated)}, and the outputs of the next call depend on it",
             _STATE_HINT,
             code="source.stateful",
         )
 
 
-def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State) -> State:
-    """Reject buffers and attributes that some calls set if later outputs depend on the inputs of these calls.
+def _check_no_early_state(harness: _ReplayHarness, initial: Snapshot, once: Snapshot) -> Snapshot:
+    """Reject values that some calls set if later outputs depend on the inputs of these calls.
 
     A call may overwrite a part of a cache, and read another part of it only at other positions. A tensor with values of
     the inputs is therefore also changed before a call: a buffer for intermediate results does not change the outputs.
@@ -318,71 +327,29 @@ def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None,
     Returns:
         The snapshot after calls on other inputs, or ``once`` if there were none.
     """
-    if twin is None:
-        return once
-    twin_harness, unused_twin = replace(harness, flat=harness.flat.of(twin)), twin_of(twin)
-    succeeded, after = twin_harness.run_others(), state_of(twin)
-    _check_parameters(initial, after)  # the twin shares them
-    updated = changed(initial, after)
+    initial.restore()
+    succeeded, after = harness.run_others(), harness.snapshot()
+    updated = changes(initial, after)
+    _check_parameters(updated)
     if not succeeded:
         return once
-    if not updated:
-        _check_no_hidden_state(twin_harness, unused_twin)
-        return after
-    if twin_harness.same_result():
-        updated = stored(once, after)
-        disturb(twin, updated)
-        if not updated or twin_harness.same_result():
+    if harness.same_result():
+        updated = [place for place in changes(once, after) if place.is_array]
+        disturb(updated)
+        if not updated or harness.same_result():
             return after
-    elif (initialized := changed(initial, once)) and not changed(after, state_of(twin)):
+    elif (initialized := changes(initial, once)) and not changes(after, harness.snapshot()):
         raise SourceError(
-            f"the first call sets the model's {', '.join(initialized[:_MAX_LISTED])} from its inputs, and "
-            "later outputs depend on it",
+            f"the first call sets {_subject(initialized)} from its inputs, and later outputs depend on it",
             "set it in __init__, or load it; the first call of repogen uses example inputs, not your data",
             code="source.stateful",
         )
     raise SourceError(
-        f"forward changes the model's {', '.join(updated[:_MAX_LISTED])} for some inputs, and later outputs depend on "
-        "it",
+        f"forward changes {_subject(updated) if updated else 'an object of the model'} for some inputs, and later "
+        "outputs depend on it",
         _STATE_HINT,
         code="source.stateful",
     )
-
-
-def _check_no_hidden_state(used: _ReplayHarness, unused_twin: torch.nn.Module | None) -> None:
-    """Reject state that snapshots do not contain, such as an attribute of an object, if later outputs depend on it.
-
-    Copies of some modules behave differently from the start: a hook may write to a dict of the original module.
-    """
-    if unused_twin is None or used.same_result() or not replace(used, flat=used.flat.of(unused_twin)).same_result():
-        return
-    raise SourceError(
-        "forward changes an object of the model for some inputs, and later outputs depend on it",
-        _STATE_HINT,
-        code="source.stateful",
-    )
-
-
-def _check_no_outside_state(harness: _ReplayHarness, surroundings: Surroundings) -> None:
-    """Reject values outside of the module that some calls set if later outputs depend on the inputs of these calls."""
-    updated = surroundings.changed()
-    twin = twin_of(harness.flat.module) if updated else None
-    if twin is None:
-        return
-    twin_harness = replace(harness, flat=harness.flat.of(twin))
-    surroundings.restore(updated)
-    # The last run fills caches again, which an exporter would fill with tensors without values.
-    succeeded, is_same = twin_harness.run_others(), twin_harness.same_result()
-    if is_same or not succeeded:
-        return
-    updated = surroundings.changed()
-    surroundings.restore(updated)
-    if twin_harness.same_result():
-        raise SourceError(
-            f"forward changes {', '.join(updated[:_MAX_LISTED])}, outside of the model, and later outputs depend on it",
-            _STATE_HINT,
-            code="source.stateful",
-        )
 
 
 def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> list[tuple[str, object]]:

@@ -308,6 +308,15 @@ def pooled(directory: Path, shape: Shape) -> None:
     _save(_model(nodes, values[:1], values[1:], [numpy_helper.from_array(weight, "weight")]), directory)
 
 
+def products(directory: Path) -> None:
+    """Write the product, the sum of squares and the mean of the integers of each row."""
+    reductions = ("ReduceProd", "ReduceSumSquare", "ReduceMean")
+    nodes = [helper.make_node(name, ["x"], [name], axes=[1], keepdims=1) for name in reductions]
+    nodes.append(helper.make_node("Concat", list(reductions), ["y"], axis=1))
+    values = [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", n]) for name, n in (("x", 6), ("y", 3))]
+    _save(_model(nodes, values[:1], values[1:]), directory)
+
+
 def resized(directory: Path) -> None:
     """Write images, resized to a size that is an input."""
     nodes = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import deque
 from typing import Any, NamedTuple
 
 import torch
@@ -1141,3 +1142,74 @@ def moments(batch: int) -> dict[str, Any]:
     draw = torch.Generator().manual_seed(batch)
     seconds = 1.6e9 + 1e8 * torch.rand(batch, generator=draw, dtype=torch.float64)
     return {"seconds": seconds, "place": 60 * torch.randn(batch, 2, generator=draw, dtype=torch.float64).tanh()}
+
+
+class Offset(nn.Module):
+    """Features that a layer shifts far from zero, and that are normalized afterward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 256), nn.LayerNorm(256)
+        nn.init.constant_(self.layer.bias, 30.0)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.norm(self.layer(x))
+
+
+class _Budget:
+    """Counts the calls of a model."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+class CallBudget(nn.Module):
+    """Returns something else from the 100th call on; the calls are counted in an object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budgets = {"requests": [_Budget()]}
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        budget = self.budgets["requests"][0]
+        budget.calls += 1
+        return self.linear(x) if budget.calls < 100 else torch.zeros(len(x), 3)
+
+
+_REQUESTS = iter(range(1 << 62))
+
+
+class CountedRequests(nn.Module):
+    """Counts and logs calls without an effect on the outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget, self.dtypes = _Budget(), set[torch.dtype]()
+        self.log: deque[int] = deque(maxlen=3)
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        self.budget.calls += next(_REQUESTS)
+        self.dtypes.add(x.dtype)
+        self.log.append(self.budget.calls)
+        return self.linear(x)
+
+
+class TimeOrdered(nn.Module):
+    """Smooths rows over the batch if they are in the order of their first value."""
+
+    def forward(self, x: Tensor) -> Any:
+        ordered = (x[1:, 0] > x[:-1, 0]).all() & torch.tensor(x.shape[0] > 2)
+        before = torch.cat([x[:1], x[:-1]])
+        return torch.where(ordered, (x + before) / 2, x)
+
+
+class LogLength(nn.Module):
+    """Scores that are scaled by the logarithm of the length, as for attention over long inputs."""
+
+    def forward(self, x: Tensor) -> Any:
+        weights = torch.kaiser_window(x.shape[1], periodic=True, beta=8.0) + torch.bartlett_window(x.shape[1])
+        return x.mean(2) * weights * (math.log(x.shape[1]) / math.log2(512) + math.exp(-x.shape[1] / 16))

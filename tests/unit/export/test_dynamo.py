@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
+import torch
 
 from repogen.artifacts.tensors import Signature, TensorSpec
-from repogen.export.dynamo import explain
-
-if TYPE_CHECKING:
-    from repogen.errors import ExportError
+from repogen.errors import ExportError
+from repogen.export.dynamo import _recorded_sizes, _with_line, explain
 
 SIGNATURE = Signature(
     (TensorSpec("left", "float32", ("batch", 4)), TensorSpec("right", "float32", ("batch", "time"))), ()
@@ -46,6 +45,24 @@ def test_specialized_dim_is_reported_with_its_input(source: str, dim: str, axis:
     fixed = SIGNATURE.inputs[name == "right"].shape
     shape = ", ".join("2" if size == dim else str(size) for size in fixed)
     assert f"{name}: {{dtype: float32, shape: [{shape}]}}" in error.hint  # for the code of a library
+
+
+class Frozen(torch.nn.Module):
+    """Reads a size into a constant."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Divide by it."""
+        return x / torch.Tensor([x.shape[0]])
+
+
+def test_line_that_fixes_a_size_is_named() -> None:
+    """The error of torch.export does not name it."""
+    shapes: Any = ({0: torch.export.Dim("n")},)
+    with _recorded_sizes() as lines, pytest.raises(Exception, match=r"inferred a static shape|specializ"):
+        torch.export.export(Frozen(), (torch.ones(5, 2),), dynamic_shapes=shapes, strict=False)
+    error = _with_line(ExportError("the model fixes it to 5", "use -1", code="export.specialized-dim"), lines)
+    assert error.message.startswith("the model fixes it to 5, at test_dynamo.py:")
+    assert "torch.tensor([…])" in error.hint
 
 
 def test_data_dependent_branch_has_a_location() -> None:

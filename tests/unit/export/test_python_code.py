@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from repogen.export.python_code import _istft, _only_calls, exportable_python
+from repogen.export.symbolics import register_symbolics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,51 @@ class Tapered(nn.Module):
         """Return the rows, which become smaller toward the first and the last one."""
         windows = torch.hann_window(x.shape[0]) + torch.hamming_window(x.shape[0] - 1, periodic=False).sum()
         return x * (windows + torch.blackman_window(x.shape[0]))[:, None] * torch.hann_window(3)
+
+
+class Logarithms(nn.Module):
+    """Multiplies its rows by functions of their number."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return one factor for each row."""
+        n = x.shape[0]
+        factors = math.log(n), math.log(n, 3), math.log2(n) + math.log10(n * 0.5), math.log1p(n), math.exp(-n)
+        windows = torch.kaiser_window(n, periodic=False, beta=8.0) + torch.bartlett_window(n)
+        return x * sum(factors) + windows[:, None] + math.log(2) + math.sin(n) * round(n / 4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functions_of_sizes() -> None:
+    """They stay dynamic."""
+    with exportable_python(Logarithms()):
+        shapes: Any = ({0: torch.export.Dim("n", min=1, max=9)},)
+        program: Any = torch.export.export(Logarithms(), (torch.randn(5, 3),), dynamic_shapes=shapes, strict=False)
+    for rows in (1, 2, 7):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(program.module()(x), Logarithms()(x))
+
+
+class Halved(nn.Module):
+    """Returns half of the columns."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Scale them by the logarithm of their number."""
+        half = round(x.shape[1] * 0.5)
+        return x.mT[:half] * math.log(x.shape[1]) * round(2.46, 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functions_of_sizes_in_a_trace() -> None:
+    """Sizes are tensors there, which ``round`` does not accept; the exporter has no translation of ``mT``."""
+    content: Any = io.BytesIO()  # buffers work, though not declared
+    register_symbolics(20)
+    axes: Any = {"input_names": ["x"], "dynamic_axes": {"x": [1]}, "opset_version": 20, "dynamo": False}
+    with exportable_python(Halved()):
+        torch.onnx.export(Halved(), (torch.randn(2, 8),), content, **axes)
+    session = onnxruntime.InferenceSession(content.getvalue())
+    for columns in (5, 7, 8):  # 2.5 and 3.5 are rounded to even numbers
+        x = torch.randn(2, columns)
+        torch.testing.assert_close(torch.tensor(session.run(None, {"x": x.numpy()})[0]), Halved()(x))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -182,6 +182,14 @@ def test_swapped_inputs_fail(source: SourceModel, artifact: OnnxArtifact, tmp_pa
     assert (caught.value.code, caught.value.exit_code) == ("parity.drift", 4)
 
 
+def test_tensor_of_frozen_sizes_is_explained(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """``torch.Tensor`` reads sizes into a constant."""
+    source = as_source(Faulty(lambda x: x * torch.Tensor([x.shape[0], 1]).sum()))
+    with pytest.raises(ParityError) as caught:
+        validated(exported(source, tmp_path), source, tmp_path)
+    assert "write torch.tensor([…])" in caught.value.hint
+
+
 def test_frozen_size_is_explained(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
     """The hint depends on whether the example size agrees."""
 

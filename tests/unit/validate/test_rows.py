@@ -164,6 +164,50 @@ def test_rows_that_affect_only_similar_rows_are_found(
     assert "with copies of itself" in report.reason
 
 
+def winsorized(x: torch.Tensor) -> torch.Tensor:
+    """Limit values to three standard deviations from the mean of at least ten rows."""
+    if len(x) < 10:
+        return x
+    mean, limit = x.mean(0), 3 * x.std(0)
+    return x.clamp(mean - limit, mean + limit)
+
+
+def shares(x: torch.Tensor) -> torch.Tensor:
+    """Divide each row by the number of rows that equal it, if there are others."""
+    counts = (x[:, None] == x[None]).all(-1).sum(1, keepdim=True)
+    return x / torch.where((counts < len(x)).any(), counts, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"), [(winsorized, "float32"), (shares, "int64")], ids=["winsorized", "shares"]
+)
+def test_rows_that_mix_next_to_an_extreme_row_or_copies_are_found(
+    as_source: AsSource, tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor], dtype: str
+) -> None:
+    """No value is far from the mean of two rows, and a batch of copies of one row has one group."""
+    rows = np.random.default_rng(0).uniform(1, 100, (40, 4)).astype(dtype)
+    source = as_source(Of(function), {"x": ["batch", 4]}, batch={"max": 16})
+    specs = tuple(replace(spec, dtype=dtype) for spec in source.signature.inputs)
+    source = replace(
+        source,
+        signature=replace(source.signature, inputs=specs),
+        examples=StoredExamples(({"x": rows},), "e.npz", specs),
+    )
+    assert "with copies of itself" in measured(source, tmp_path).reason
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("column", [0, 3])
+def test_rows_that_mix_only_in_order_are_found(as_source: AsSource, tmp_path: Path, sign: int, column: int) -> None:
+    """A model may smooth rows if they are in the order of their times."""
+
+    def smoothed(x: torch.Tensor) -> torch.Tensor:
+        is_sorted = len(x) > 2 and bool((sign * x[:, column].diff() > 0).all())
+        return torch.cat([x[:1], (x[1:] + x[:-1]) / 2]) if is_sorted else x
+
+    assert "in another order" in measured(positive(as_source(Of(smoothed))), tmp_path).reason
+
+
 class Velocity(nn.Module):
     """Counts the rows of a batch that have the same card and another shop."""
 

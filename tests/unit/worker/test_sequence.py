@@ -222,6 +222,28 @@ def test_size_at_which_the_target_differs_is_named(tmp_path: Path) -> None:
     assert "narrow dims:" in caught.value.hint
 
 
+def shifted(path: Path) -> None:
+    """Write a layer with a bias of 20 before a LayerNormalization."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 64]) for name in "xy")
+    weights = {"w": np.eye(64) * 0.3, "b": np.full(64, 20.0), "scale": np.ones(64)}
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"]),
+        helper.make_node("LayerNormalization", ["h", "scale"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def test_variance_that_the_target_computes_inexactly(tmp_path: Path) -> None:
+    """ONNX Runtime 1.19.2 subtracts the square of the mean from the mean of the squares."""
+    shifted(tmp_path / "m.onnx")
+    model, diagnostics = built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}, "dims": {"N": {"max": 4}}})
+    assert isinstance(model.artifact, OnnxArtifact)
+    assert [node.op_type for node in onnx.load(model.artifact.path).graph.node][-2:] == ["Sub", "LayerNormalization"]
+    assert any("the mean is subtracted before each LayerNormalization" in note for note in diagnostics.notes)
+
+
 def test_axis_of_size_zero_is_named(tmp_path: Path) -> None:
     """Some converters write 0 for a dynamic size."""
     pooled(tmp_path / "m.onnx", ["N", 3, 0, "W"])
