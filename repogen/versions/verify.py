@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
@@ -10,8 +11,9 @@ from repogen.attestation.signature import unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
 from repogen.files import raise_if_exhausted, reason
-from repogen.repository.inventory import read_models
-from repogen.repository.layout import config_bytes
+from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, work_limit
+from repogen.repository.inventory import read_model, require_models
+from repogen.repository.layout import config_bytes, models_of
 from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
@@ -35,21 +37,51 @@ def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | 
     Raises:
         SpecError: The repository, or a model, does not exist, it has no models, or ``signer`` cannot be used.
         PublishError: A directory can't be read.
+        WorkLimitError: The models together need too much time or memory; a single one is a finding.
     """
-    models = read_models(repository, names)
+    selection = tuple(names)
+    with work_limit(str(repository), COMMAND_SECONDS):
+        require_models(repository, selection)
+        models = [_verify_model(repository, name, signer) for name in selection or models_of(repository)]
     if not models:
         raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
-    versions = [version for model in models for version in model.versions]
-    manifests = [version.manifest for version in versions if version.manifest is not None]
     return VerifyReport(
         repository,
         models=len(models),
-        versions=len(versions),
-        files=sum(len(manifest.files) for manifest in manifests),
-        size=sum(manifest.size for manifest in manifests),
-        findings=tuple(finding for model in models for finding in _model_findings(model, signer)),
-        signed=sum(version.signed for version in versions),
+        versions=sum(model.versions for model in models),
+        files=sum(model.files for model in models),
+        size=sum(model.size for model in models),
+        findings=tuple(finding for model in models for finding in model.findings),
+        signed=sum(model.signed for model in models),
     )
+
+
+@dataclass(frozen=True)
+class _VerifiedModel:
+    """What was compared of a model, and what differs."""
+
+    findings: tuple[Discrepancy, ...]
+    versions: int = 0
+    files: int = 0
+    size: int = 0
+    signed: int = 0
+
+
+def _verify_model(repository: Path, name: str, signer: TrustedSigner | None) -> _VerifiedModel:
+    """Verify a model; that it needs too much time or memory is a finding."""
+    try:
+        with work_limit(f"model {name}"):
+            model = read_model(repository, name)
+            manifests = [version.manifest for version in model.versions if version.manifest is not None]
+            return _VerifiedModel(
+                tuple(_model_findings(model, signer)),
+                versions=len(model.versions),
+                files=sum(len(manifest.files) for manifest in manifests),
+                size=sum(manifest.size for manifest in manifests),
+                signed=sum(version.signed for version in model.versions),
+            )
+    except WorkLimitError as error:
+        return _VerifiedModel((Discrepancy(name, None, error.message),))
 
 
 def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterator[Discrepancy]:
@@ -59,8 +91,8 @@ def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterato
         for message in _version_findings(version, signer):
             yield Discrepancy(model.name, version.version, message)
     if signer is not None:
-        for name in unsigned_entries(model.path):
-            yield Discrepancy(model.name, None, f"{name} is not part of a signed version")
+        for entry in unsigned_entries(model.path):
+            yield Discrepancy(model.name, None, f"{entry} is not part of a signed version")
 
 
 def _config_findings(model: ModelRecord) -> Iterator[str]:
