@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, DATA_FILE, MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE
@@ -123,12 +124,12 @@ class Manifest:
         names = {MODEL_FILE, DATA_FILE, PACKED_CODE_FILE, PYTHON_FILE}
         return sum(record.size for record in self.files if record.path in names)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Total bytes of the files that it lists."""
         return sum(record.size for record in self.files)
 
-    @property
+    @cached_property
     def content_sha256(self) -> str:
         """Digest over the path and digest of every file; it identifies a version in a registry and in a repository."""
         lines = sorted(f"{record.path} {record.sha256}\n" for record in self.files)

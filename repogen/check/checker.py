@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import cached_property
@@ -30,7 +29,7 @@ from repogen.check.files import (
 from repogen.check.layout import policy_findings, root_findings, unreadable, version_findings
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, is_file, raise_if_exhausted
-from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, work_limit
+from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
@@ -155,6 +154,8 @@ class _Limit:
                 yield finding
             else:
                 omitted.setdefault(finding.code, set()).add(finding.severity)
+                if not self._left and finding.severity == "error":
+                    break  # the outcome is known, and there may be thousands of such models
         for code, severities in omitted.items():
             severity: Severity = "error" if "error" in severities else "warning"
             hint = "correct those that are listed, and run the command again"
@@ -365,6 +366,7 @@ def _limited_findings(model: _Model, findings: Iterable[Finding]) -> list[Findin
             for finding in findings:
                 listed.append(finding)  # noqa: PERF402 - those before an error are listed
     except WorkLimitError as error:
+        raise_if_exceeded()
         listed.append(unreadable(model.directory, error))
     return listed
 
@@ -378,10 +380,14 @@ def _reported_findings(model: _Model, neighbors: dict[str, ModelInRepository], t
 
 def _unexamined(models: Iterable[_Model]) -> Iterator[str]:
     for model in models:
-        # a finding has the reason
-        with suppress(OSError, WorkLimitError), work_limit(f"model {model.directory.name}"):
-            if code := unexamined_code(model.directory, model.config or empty_config()):
-                yield f"{model.directory.name}: {code}"
+        try:
+            with work_limit(f"model {model.directory.name}"):
+                code = unexamined_code(model.directory, model.config or empty_config())
+        except (OSError, WorkLimitError):  # a finding has the reason
+            raise_if_exceeded()
+            continue
+        if code:
+            yield f"{model.directory.name}: {code}"
 
 
 def _models(request: _Request, target: Target, texts: Mapping[str, str]) -> dict[str, _Model]:
@@ -407,14 +413,27 @@ def _read_model(directory: Path, target: Target, texts: Mapping[str, str]) -> _M
     path, limit = directory / CONFIG_FILE, None
     try:
         with work_limit(f"model {directory.name}"):
-            text = read_config(path, target.release, texts.get(str(path))) if os.path.lexists(path) else None
+            text = _read_text(path, target, texts.get(str(path))) if os.path.lexists(path) else None
     except WorkLimitError as error:
+        raise_if_exceeded()
         text, limit = ConfigText(path), unreadable(directory, error)
     try:
         versions = tuple(triton_versions(directory))
     except RepogenError:
         versions = ()  # _model_findings reports that the directory cannot be read
     return _Model(directory, text, versions, served_versions(None if text is None else text.config, versions), limit)
+
+
+def _read_text(path: Path, target: Target, text: str | None) -> ConfigText:
+    """Read a config.pbtxt, a file to which links of several models lead only once: it may need several megabytes."""
+    if text is not None or not is_file(path):
+        return read_config(path, target.release, text)
+    status, configs = path.stat(), shared("configs")
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if key not in configs:
+        configs[key] = read_config(path, target.release)
+    config: ConfigText = configs[key]
+    return config.at(path)
 
 
 def _neighbor(model: _Model) -> ModelInRepository:
@@ -429,8 +448,11 @@ def _guessed_batch(model: _Model) -> int | None:
     file = model_file(model.version_dir(model.served[0]), model.config) if model.served else None
     facts = None
     if file is not None and file.suffix == ".onnx" and is_file(file):
-        with suppress(WorkLimitError), work_limit(f"model {model.directory.name}"):  # a finding of that model
-            facts = read_graph(file)[0]
+        try:
+            with work_limit(f"model {model.directory.name}"):
+                facts = read_graph(file)[0]
+        except WorkLimitError:  # a finding of that model
+            raise_if_exceeded()
     return None if facts is None else batch_size(model.config or empty_config(), facts.signature)
 
 

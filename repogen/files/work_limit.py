@@ -109,7 +109,7 @@ def work_limit(subject: str, seconds: float = MODEL_SECONDS) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
-    _raise_earlier()
+    raise_if_exceeded()
     limit, depth = _Limit(subject, seconds, time.process_time(), _resident()), len(_LIMITS)
     previous: Any = None
     try:
@@ -126,6 +126,17 @@ def work_limit(subject: str, seconds: float = MODEL_SECONDS) -> Iterator[None]:
             _stop(previous)
     if limit.excess:
         raise limit.error()
+
+
+def raise_if_exceeded() -> None:
+    """Raise an error again that concerns a block around this code, which ends, and not only one in it.
+
+    Raises:
+        WorkLimitError: A block around this code exceeded its limit.
+    """
+    for limit in _LIMITS:
+        if limit.excess:
+            raise limit.error()
 
 
 def shared(name: str) -> dict[Any, Any]:
@@ -150,13 +161,6 @@ def count_file(status: os.stat_result, size: int) -> None:
         if key not in limit.files:
             limit.files.add(key)
             limit.size += size
-
-
-def _raise_earlier() -> None:
-    """Raise the error of an outer block again, which the code in it ignored."""
-    for limit in _LIMITS:
-        if limit.excess:
-            raise limit.error()
 
 
 def _start() -> Any:  # noqa: ANN401 - of the signal module

@@ -24,7 +24,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
-from repogen.files.work_limit import WorkLimitError, work_limit
+from repogen.files.work_limit import WorkLimitError, raise_if_exceeded, work_limit
 from repogen.repository.ensembles import steps_reason
 from repogen.repository.layout import MODEL_FILES, requirements_in
 from repogen.triton_config.rules.file_names import (
@@ -75,6 +75,7 @@ def read_refusals(model: Path) -> tuple[str, ...]:
         with work_limit(f"model {model.name}"):
             return _read_refusals(model)
     except WorkLimitError as error:
+        raise_if_exceeded()
         return (error.message,)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
@@ -11,7 +12,7 @@ from repogen.attestation.signature import unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
 from repogen.files import raise_if_exhausted, reason
-from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, work_limit
+from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.layout import config_bytes, models_of
 from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.inventory import ModelRecord, VersionRecord
     from repogen.artifacts.versions import Manifest
+
+
+_MAX_FINDINGS = 50_000
+"""Of a repository; links of many models can lead to one manifest, which may list 160,000 files."""
 
 
 def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | None = None) -> VerifyReport:
@@ -42,7 +47,11 @@ def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | 
     selection = tuple(names)
     with work_limit(str(repository), COMMAND_SECONDS):
         require_models(repository, selection)
-        models = [_verify_model(repository, name, signer) for name in selection or models_of(repository)]
+        models: list[_VerifiedModel] = []
+        left = _MAX_FINDINGS
+        for name in selection or models_of(repository):
+            models.append(_verify_model(repository, name, signer, left))
+            left = max(0, left - len(models[-1].findings))
     if not models:
         raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
     return VerifyReport(
@@ -67,20 +76,24 @@ class _VerifiedModel:
     signed: int = 0
 
 
-def _verify_model(repository: Path, name: str, signer: TrustedSigner | None) -> _VerifiedModel:
-    """Verify a model; that it needs too much time or memory is a finding."""
+def _verify_model(repository: Path, name: str, signer: TrustedSigner | None, limit: int) -> _VerifiedModel:
+    """Verify a model; that it needs too much time or memory, or has more than ``limit`` findings, is a finding."""
     try:
         with work_limit(f"model {name}"):
             model = read_model(repository, name)
             manifests = [version.manifest for version in model.versions if version.manifest is not None]
+            findings = list(islice(_model_findings(model, signer), limit + 1))
+            if len(findings) > limit:
+                findings[limit:] = [Discrepancy(name, None, "more findings are not listed")]
             return _VerifiedModel(
-                tuple(_model_findings(model, signer)),
+                tuple(findings),
                 versions=len(model.versions),
                 files=sum(len(manifest.files) for manifest in manifests),
                 size=sum(manifest.size for manifest in manifests),
                 signed=sum(version.signed for version in model.versions),
             )
     except WorkLimitError as error:
+        raise_if_exceeded()
         return _VerifiedModel((Discrepancy(name, None, error.message),))
 
 
@@ -145,6 +158,15 @@ def _attestation_findings(version: VersionRecord, manifest: Manifest) -> Iterato
 def _file_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
     if manifest.model != version.model:
         yield f"{MANIFEST_FILE} is that of a version of {manifest.model}"
+    status, findings = version.path.stat(), shared("findings")
+    key = (status.st_dev, status.st_ino)
+    if key not in findings:  # links of many models can lead to one version
+        findings[key] = tuple(_differences(version, manifest))
+    yield from findings[key]
+
+
+def _differences(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
+    """Yield what differs between the files of a version and its manifest."""
     yield from damaged_files(version.path, manifest)
     try:
         unlisted = unlisted_files(version.path, manifest)

@@ -446,3 +446,13 @@ def test_model_that_needs_too_much_work_is_a_finding(
     assert [finding.path for finding in limits] == ([] if function == "unexamined_code" else [str(repository / "m")])
     assert all(finding.severity == "error" for finding in limits)
     assert all("needs more than 0.3 s of processor time" in finding.message for finding in limits)
+
+
+def test_config_of_links_is_read_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of many models to one file read a config of 1 MiB for each of them."""
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace("8", "-1"))
+    (repository / "n").symlink_to("m")
+    read = Mock(wraps=checker.read_config)
+    monkeypatch.setattr(checker, "read_config", read)
+    paths = {Path(finding.path).parent.name for finding in check(repository) if finding.code == "RG103"}
+    assert (paths, read.call_count) == ({"m", "n"}, 1)

@@ -208,3 +208,39 @@ def test_holes_of_all_files_are_counted(publisher: Publisher, monkeypatch: pytes
     monkeypatch.setattr("repogen.files.content._MAX_HOLES", 2**21)
     messages = [finding.message for finding in repogen.verify(publisher.repository).findings]
     assert messages == ["hole-2 cannot be read", "hole-3 cannot be read"]
+
+
+def test_findings_are_limited(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of many models can lead to one version with many findings; its files are compared once."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    for number in range(4):
+        (version / f"more-{number}").touch()
+    for name in ("n", "o"):
+        (publisher.repository / name).symlink_to("m")
+    compare = Mock(wraps=verification.damaged_files)
+    monkeypatch.setattr(verification, "damaged_files", compare)
+    monkeypatch.setattr(verification, "_MAX_FINDINGS", 6)
+    findings = repogen.verify(publisher.repository).findings
+    assert [finding.model for finding in findings] == ["m"] * 4 + ["n"] * 3 + ["o"]
+    assert [finding.message for finding in findings[-2:]] == ["more findings are not listed"] * 2
+    assert compare.call_count == 1
+
+
+def test_command_ends_at_its_limit(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not continue with the next model."""
+    publisher.publish()
+    publisher.publish("other")
+    names = []
+
+    def read_model(repository: Path, name: str) -> ModelRecord:  # noqa: ARG001 - never returns
+        names.append(name)
+        while True:
+            pass
+
+    monkeypatch.setattr(work_limit, "_INTERVAL", 0.004)
+    monkeypatch.setattr(verification, "COMMAND_SECONDS", 0.05)
+    monkeypatch.setattr(verification, "read_model", read_model)
+    result = CliRunner().invoke(main, ["verify", str(publisher.repository), "--json"])
+    assert (result.exit_code, names) == (7, ["m"])
+    assert json.loads(result.stdout)["error"]["code"] == "work-limit"
