@@ -154,8 +154,6 @@ class _Limit:
                 yield finding
             else:
                 omitted.setdefault(finding.code, set()).add(finding.severity)
-                if not self._left and finding.severity == "error":
-                    break  # the outcome is known, and there may be thousands of such models
         for code, severities in omitted.items():
             severity: Severity = "error" if "error" in severities else "warning"
             hint = "correct those that are listed, and run the command again"
