@@ -111,14 +111,14 @@ class Manifest:
     files: tuple[FileRecord, ...]
     provenance: Provenance
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Digest of ``model.onnx``, of the user's file for Python code, or of config.pbtxt for an ensemble."""
         digests = {record.path: record.sha256 for record in self.files}
         names = (MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE, CONFIG_FILE)
         return next(digests[name] for name in names if name in digests)
 
-    @property
+    @cached_property
     def model_size(self) -> int:
         """Bytes of the graph and its weights, or of the Python code; 0 for an ensemble."""
         names = {MODEL_FILE, DATA_FILE, PACKED_CODE_FILE, PYTHON_FILE}

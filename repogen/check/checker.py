@@ -429,7 +429,7 @@ def _read_text(path: Path, target: Target, text: str | None) -> ConfigText:
     status, configs = path.stat(), shared("configs")
     key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if key not in configs:
-        configs[key] = read_config(path, target.release)
+        configs[key] = read_config(path, target.release, None)
     config: ConfigText = configs[key]
     return config.at(path)
 

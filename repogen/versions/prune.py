@@ -152,9 +152,9 @@ def _with_reasons(
             why = f"one of the {options.keep} newest"
         results[version.version] = why or _too_new(version, options)
     targets = {target for version in model.versions if results[version.version] for target in _targets(version.path)}
+    linked = {path for target in targets for path in (target, *target.parents)}
     for version in model.versions:
-        is_target = any(target.is_relative_to(version.path) for target in targets)
-        yield version, results[version.version] or (_LINKED if is_target else "")
+        yield version, results[version.version] or (_LINKED if version.path in linked else "")
 
 
 def _targets(version_dir: Path) -> Iterator[Path]:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 import repogen
 from repogen.api.check import check
 from repogen.check import checker
+from repogen.check.config_text import read_config
 from repogen.errors import ExitCode, SpecError
 from repogen.files import work_limit
 from repogen.onnx_graph import external_data
@@ -452,7 +453,7 @@ def test_config_of_links_is_read_once(repository: Path, monkeypatch: pytest.Monk
     """Links of many models to one file read a config of 1 MiB for each of them."""
     (repository / "m" / "config.pbtxt").write_text(CONFIG.replace("8", "-1"))
     (repository / "n").symlink_to("m")
-    read = Mock(wraps=checker.read_config)
+    read = Mock(wraps=read_config)
     monkeypatch.setattr(checker, "read_config", read)
     paths = {Path(finding.path).parent.name for finding in check(repository) if finding.code == "RG103"}
     assert (paths, read.call_count) == ({"m", "n"}, 1)

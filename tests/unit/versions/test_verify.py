@@ -20,6 +20,7 @@ from repogen.errors import SpecError
 from repogen.files import work_limit
 from repogen.registry.sync.sync import sync
 from repogen.repository import inventory, written_config
+from repogen.repository.manifest import damaged_files
 from repogen.repository.version_policy import serving_only
 from repogen.versions import verify as verification
 from tests.support.deep_tree import deep_tree
@@ -218,7 +219,7 @@ def test_findings_are_limited(publisher: Publisher, monkeypatch: pytest.MonkeyPa
         (version / f"more-{number}").touch()
     for name in ("n", "o"):
         (publisher.repository / name).symlink_to("m")
-    compare = Mock(wraps=verification.damaged_files)
+    compare = Mock(wraps=damaged_files)
     monkeypatch.setattr(verification, "damaged_files", compare)
     monkeypatch.setattr(verification, "_MAX_FINDINGS", 6)
     findings = repogen.verify(publisher.repository).findings
