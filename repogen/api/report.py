@@ -9,6 +9,7 @@ from repogen.artifacts.page import RenderedReport
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_inside, reason
 from repogen.files.url import location
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.reporting.results import REPORTS, Results, read_results, write_file
 from repogen.repository.layout import config_bytes
 from repogen.stores.open import run
@@ -51,8 +52,9 @@ def report(
         raise SpecError(
             f"{path} is in the model repository", "choose another file with --output", code="report.inside-repository"
         )
-    by_model = {model.name: read_results(stored, model.name) for model in listing.models}
-    text = repository_page(listing, configs, by_model)
+    with work_limit(str(root), COMMAND_SECONDS):
+        by_model = {model.name: read_results(stored, model.name) for model in listing.models}
+        text = repository_page(listing, configs, by_model)
     try:
         write_file(text, path)
     except OSError as error:
@@ -71,8 +73,9 @@ def report(
 
 def _contents(repository: Path) -> tuple[VersionsReport, dict[str, str]]:
     """Return the versions of a repository, and the text of each model's config.pbtxt."""
-    listing = list_versions(repository, (), lambda: None)
-    return listing, {model.name: _config(model) for model in listing.models}
+    with work_limit(str(repository), COMMAND_SECONDS):
+        listing = list_versions(repository, (), lambda: None)
+        return listing, {model.name: _config(model) for model in listing.models}
 
 
 def _config(model: ModelRecord) -> str:

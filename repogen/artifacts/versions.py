@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, DATA_FILE, MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE
@@ -110,25 +111,25 @@ class Manifest:
     files: tuple[FileRecord, ...]
     provenance: Provenance
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Digest of ``model.onnx``, of the user's file for Python code, or of config.pbtxt for an ensemble."""
         digests = {record.path: record.sha256 for record in self.files}
         names = (MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE, CONFIG_FILE)
         return next(digests[name] for name in names if name in digests)
 
-    @property
+    @cached_property
     def model_size(self) -> int:
         """Bytes of the graph and its weights, or of the Python code; 0 for an ensemble."""
         names = {MODEL_FILE, DATA_FILE, PACKED_CODE_FILE, PYTHON_FILE}
         return sum(record.size for record in self.files if record.path in names)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Total bytes of the files that it lists."""
         return sum(record.size for record in self.files)
 
-    @property
+    @cached_property
     def content_sha256(self) -> str:
         """Digest over the path and digest of every file; it identifies a version in a registry and in a repository."""
         lines = sorted(f"{record.path} {record.sha256}\n" for record in self.files)

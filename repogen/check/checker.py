@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import cached_property
@@ -30,6 +29,7 @@ from repogen.check.files import (
 from repogen.check.layout import policy_findings, root_findings, unreadable, version_findings
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, is_file, raise_if_exhausted
+from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
@@ -169,12 +169,14 @@ class _Model:
         text: Its config.pbtxt; None if it has none.
         versions: The versions that Triton reads from the names of its directories.
         served: The versions that Triton serves, newest first.
+        limit: The finding that its config.pbtxt needs too much time or memory; None if it does not.
     """
 
     directory: Path
     text: ConfigText | None
     versions: tuple[int, ...]
     served: tuple[int, ...]
+    limit: Finding | None = None
 
     @property
     def config(self) -> ModelConfig | None:
@@ -244,14 +246,17 @@ def check(
 
     Raises:
         SpecError: A path does not exist, there is no model in it, or the release is unknown.
+        WorkLimitError: The models together need too much time or memory; a single one is a finding.
     """
     target = find_target(release)
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"use one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
+    subject = str(requests[0].path) if len(requests) == 1 else f"{len(requests)} repositories"
     try:
-        limit = _Limit(selection)
-        reports = [_check_repository(request, target, texts, limit) for request in requests]
+        with work_limit(subject, COMMAND_SECONDS):
+            limit = _Limit(selection)
+            reports = [_check_repository(request, target, texts, limit) for request in requests]
     except OSError as error:  # what cannot be read in a model is a finding
         raise_if_exhausted(error)
         raise _unreadable_error(Path(str(error.filename)), error) from error
@@ -347,8 +352,21 @@ def _check_repository(request: _Request, target: Target, texts: Mapping[str, str
     same_names = same_name_findings(request.root, (model.directory.name for model in requested))
     findings = list(limit.of(request.root, chain(in_root, same_names)))
     for model in requested:
-        findings += limit.of(model.directory, _reported_findings(model, neighbors, target))
+        findings += _limited_findings(model, limit.of(model.directory, _reported_findings(model, neighbors, target)))
     return CheckReport(tuple(findings), len(requested), tuple(_unexamined(requested)))
+
+
+def _limited_findings(model: _Model, findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings of a model; the last one is that the model needs too much time or memory, if it does."""
+    listed = [] if model.limit is None else [model.limit]
+    try:
+        with work_limit(f"model {model.directory.name}"):
+            for finding in findings:
+                listed.append(finding)  # noqa: PERF402 - those before an error are listed
+    except WorkLimitError as error:
+        raise_if_exceeded()
+        listed.append(unreadable(model.directory, error))
+    return listed
 
 
 def _reported_findings(model: _Model, neighbors: dict[str, ModelInRepository], target: Target) -> Iterator[Finding]:
@@ -360,9 +378,14 @@ def _reported_findings(model: _Model, neighbors: dict[str, ModelInRepository], t
 
 def _unexamined(models: Iterable[_Model]) -> Iterator[str]:
     for model in models:
-        with suppress(OSError):  # a finding has the reason
-            if code := unexamined_code(model.directory, model.config or empty_config()):
-                yield f"{model.directory.name}: {code}"
+        try:
+            with work_limit(f"model {model.directory.name}"):
+                code = unexamined_code(model.directory, model.config or empty_config())
+        except (OSError, WorkLimitError):  # a finding has the reason
+            raise_if_exceeded()
+            continue
+        if code:
+            yield f"{model.directory.name}: {code}"
 
 
 def _models(request: _Request, target: Target, texts: Mapping[str, str]) -> dict[str, _Model]:
@@ -385,13 +408,30 @@ def _models(request: _Request, target: Target, texts: Mapping[str, str]) -> dict
 
 
 def _read_model(directory: Path, target: Target, texts: Mapping[str, str]) -> _Model:
-    path = directory / CONFIG_FILE
-    text = read_config(path, target.release, texts.get(str(path))) if os.path.lexists(path) else None
+    path, limit = directory / CONFIG_FILE, None
+    try:
+        with work_limit(f"model {directory.name}"):
+            text = _read_text(path, target, texts.get(str(path))) if os.path.lexists(path) else None
+    except WorkLimitError as error:
+        raise_if_exceeded()
+        text, limit = ConfigText(path), unreadable(directory, error)
     try:
         versions = tuple(triton_versions(directory))
     except RepogenError:
         versions = ()  # _model_findings reports that the directory cannot be read
-    return _Model(directory, text, versions, served_versions(None if text is None else text.config, versions))
+    return _Model(directory, text, versions, served_versions(None if text is None else text.config, versions), limit)
+
+
+def _read_text(path: Path, target: Target, text: str | None) -> ConfigText:
+    """Read a config.pbtxt, a file to which links of several models lead only once: it may need several megabytes."""
+    if text is not None or not is_file(path):
+        return read_config(path, target.release, text)
+    status, configs = path.stat(), shared("configs")
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if key not in configs:
+        configs[key] = read_config(path, target.release, None)
+    config: ConfigText = configs[key]
+    return config.at(path)
 
 
 def _neighbor(model: _Model) -> ModelInRepository:
@@ -404,7 +444,13 @@ def _neighbor(model: _Model) -> ModelInRepository:
 def _guessed_batch(model: _Model) -> int | None:
     """Return the max_batch_size that Triton gives a model whose config omits tensors; None if it can't be derived."""
     file = model_file(model.version_dir(model.served[0]), model.config) if model.served else None
-    facts = read_graph(file)[0] if file is not None and file.suffix == ".onnx" and is_file(file) else None
+    facts = None
+    if file is not None and file.suffix == ".onnx" and is_file(file):
+        try:
+            with work_limit(f"model {model.directory.name}"):
+                facts = read_graph(file)[0]
+        except WorkLimitError:  # a finding of that model
+            raise_if_exceeded()
     return None if facts is None else batch_size(model.config or empty_config(), facts.signature)
 
 

@@ -51,6 +51,10 @@ class ConfigText:
     findings: tuple[Finding, ...] = ()
     suppressed: frozenset[tuple[int, str]] = frozenset()
 
+    def at(self, path: Path) -> ConfigText:
+        """Return the same text at another path."""
+        return self if path == self.path else replace(self, path=path, findings=_in(path, self.findings))
+
     def placed(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield findings about the config with their lines and columns."""
         for finding in findings:

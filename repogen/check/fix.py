@@ -17,6 +17,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.check.checker import CheckReport, check
 from repogen.errors import PublishError
 from repogen.files import is_file, open_regular, read_bytes
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import latest_version
 from repogen.triton_config.text.parse import PbtxtError
 from repogen.triton_config.text.source_map import SourceMap, locate_fields, parent_path, tokens
@@ -103,7 +104,13 @@ def fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: bo
 
     Raises:
         SpecError: As ``check``.
+        WorkLimitError: As ``check``; the limit is that of a single check.
     """
+    with work_limit("the repository", COMMAND_SECONDS):
+        return _fix(paths, release, selection, unsafe=unsafe)
+
+
+def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: bool) -> FixReport:
     report = original = check(*paths, release=release, selection=selection)
     before: dict[str, str] = {}
     texts: dict[str, str] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory
+from repogen.files.work_limit import WorkLimitError
 from repogen.repository.layout import is_model, overflows, triton_version, triton_versions
 from repogen.triton_config.rules.findings import Finding, listed
 
@@ -24,7 +25,7 @@ _LEADING_ZERO = re.compile(r"0[0-9].*|0[^0-9].*", re.DOTALL)
 def unreadable(directory: Path, error: OSError | RepogenError) -> Finding:
     """Return the finding that a model's directory, or a file in it, cannot be read."""
     reason = str(error) if isinstance(error, RepogenError) else f"{error.filename} cannot be read: {error.strerror}"
-    hint = "make it readable for the user that runs Triton"
+    hint = error.hint if isinstance(error, WorkLimitError) else "make it readable for the user that runs Triton"
     return Finding("RG401", "error", reason, hint, path=str(directory), security=True)
 
 

@@ -7,6 +7,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from repogen.files.work_limit import count_file, is_counted, shared
+
 if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
@@ -16,7 +18,9 @@ MAX_TEXT_BYTES = 16 * 2**20
 
 _MAX_VALUES = 1_000_000
 _MAX_HOLES = 2**30
-"""Bytes of a file that may be without space on the disk, in addition to as many as have space."""
+"""Bytes of all files of a command that may be without space on the disk, in addition to as many as have space."""
+_BLOCK = 512
+"""Bytes of a block in the status of a file, on any filesystem."""
 
 
 class ContentError(ValueError):
@@ -26,13 +30,18 @@ class ContentError(ValueError):
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading, without waiting for the writer of a FIFO; symlinks are followed.
 
+    The limits of ``work_limit`` grow with its size on the disk.
+
     Raises:
         OSError: It cannot be opened, or it is a directory, a FIFO, a socket or a device.
     """
     stream = open(path, "rb", opener=_open)  # noqa: SIM115 - Path.open has no opener; the caller closes it
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+    status = os.fstat(stream.fileno())
+    if not stat.S_ISREG(status.st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
+    if is_counted():
+        count_file(status, status.st_size - _holes(stream.fileno(), status))
     return stream
 
 
@@ -54,30 +63,48 @@ def require_few_values(json: str | bytes | bytearray, limit: int = _MAX_VALUES) 
 
 
 def require_allocated(stream: BufferedReader) -> None:
-    """Require that not much more than half of a file is without space on the disk.
+    """Require that not much more than half of the bytes of a file are without space on the disk.
 
-    The number of blocks that the filesystem reports is not used: compression makes it smaller.
+    In ``work_limit``, the holes of all files of a command are added up, those of each file once: an archive of a few
+    kilobytes can contain thousands of sparse files.
 
     Raises:
-        OSError: More is.
+        OSError: More are.
     """
-    descriptor, offset, data = stream.fileno(), 0, 0
-    size = os.fstat(descriptor).st_size
-    if size <= _MAX_HOLES:
+    status = os.fstat(stream.fileno())
+    holes = _holes(stream.fileno(), status)
+    excess = max(0, 2 * holes - status.st_size)
+    if excess == 0:
         return
+    earlier, key = shared("sparse files"), (status.st_dev, status.st_ino)
+    if key not in earlier:
+        total = excess + earlier.get("total", 0)
+        if total > _MAX_HOLES:
+            raise OSError(errno.EFBIG, "is a sparse file", stream.name)
+        earlier |= {key: excess, "total": total}
+
+
+def _holes(descriptor: int, status: os.stat_result) -> int:
+    """Return the bytes of a file that are without space on the disk; the position in the file does not change.
+
+    The number of blocks is not sufficient: compression makes it smaller, and some filesystems report none.
+    """
+    size, offset, data = status.st_size, 0, 0
+    if size <= 2 * _BLOCK * status.st_blocks:
+        return 0
+    position = os.lseek(descriptor, 0, os.SEEK_CUR)
     while offset < size:
         try:
             start = os.lseek(descriptor, offset, os.SEEK_DATA)
             end = os.lseek(descriptor, start, os.SEEK_HOLE)
         except OSError as error:
             if error.errno != errno.ENXIO:  # a filesystem without holes
-                break
-            start = end = size
+                data = size
+            break
         data += end - start
-        if start - data > _MAX_HOLES + data:
-            raise OSError(errno.EFBIG, "is a sparse file", stream.name)
         offset = end
-    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return max(0, size - data)
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from repogen.files import open_regular, raise_if_exhausted, require_allocated
+from repogen.files.work_limit import shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +26,8 @@ _RECORDED: dict[tuple[int, ...], str] = {}
 def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
     """Return the hex SHA-256 of a file's bytes; the GIL is released while it is read and hashed.
 
+    In ``work_limit``, a file to which several links lead is read once.
+
     Args:
         path: A regular file; a symlink is followed.
         remembered: Digests of earlier runs, for a file that is not read if it is unchanged.
@@ -37,13 +40,17 @@ def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
         recorded = _RECORDED.get(_identity(status)) if _RECORDED else None
         if recorded is None and remembered is not None:
             recorded = remembered.find(status)
+        digests, key = shared("digests"), (*_identity(status), status.st_ctime_ns)
+        recorded = recorded or digests.get(key)
         if recorded is not None:
             return recorded
         require_allocated(stream)
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         after = os.fstat(stream.fileno())
-        if remembered is not None and (_identity(status), status.st_ctime_ns) == (_identity(after), after.st_ctime_ns):
-            remembered.add(status, digest)
+        if key == (*_identity(after), after.st_ctime_ns):
+            digests[key] = digest
+            if remembered is not None:
+                remembered.add(status, digest)
         return digest
 
 

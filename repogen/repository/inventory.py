@@ -16,6 +16,7 @@ from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, raise_if_exhausted, reason
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.hold import held_version
 from repogen.repository.layout import config_bytes, directory_of_step, model_dir, models_of, triton_versions, versions
 from repogen.repository.manifest import read_manifest
@@ -68,10 +69,12 @@ def read_models(repository: Path, names: Iterable[str] = ()) -> tuple[ModelRecor
     Raises:
         SpecError: The repository, or a model, does not exist.
         PublishError: A directory can't be read.
+        WorkLimitError: A model, or all models together, need too much time or memory.
     """
     selection = tuple(names)
-    require_models(repository, selection)
-    return tuple(read_model(repository, name) for name in selection or models_of(repository))
+    with work_limit(str(repository), COMMAND_SECONDS):
+        require_models(repository, selection)
+        return tuple(read_model(repository, name) for name in selection or models_of(repository))
 
 
 def read_model(repository: Path, name: str) -> ModelRecord:
@@ -79,18 +82,21 @@ def read_model(repository: Path, name: str) -> ModelRecord:
 
     Raises:
         PublishError: Its directory can't be read.
+        WorkLimitError: It needs too much time or memory.
     """
     # a hidden directory is a model for Triton, although repogen publishes none under such a name
     directory = directory_of_step(repository, name) or model_dir(repository, name)
+    with work_limit(f"model {name}"):
+        return _read_model(name, directory)
+
+
+def _read_model(name: str, directory: Path) -> ModelRecord:
     numbers = triton_versions(directory)
     served, held, problem = _served(directory, numbers)
-    manifests = _Manifests()
     records = tuple(
         record
         for number in reversed(versions(directory))
-        if (record := _version(directory, number, number in served, manifests.read(directory / str(number)))).manifest
-        is not None
-        or is_directory(record.path)
+        if (record := _version(directory, number, number in served)).manifest is not None or is_directory(record.path)
     )  # without a version that a prune deletes at the same time
     if lost := sorted(set(served) - {record.version for record in records}):
         problem = f"Triton serves version {', '.join(map(str, lost))}, whose directory does not exist"
@@ -114,32 +120,9 @@ def _served(directory: Path, numbers: list[int]) -> tuple[tuple[int, ...], int |
     return served_versions(parsed, numbers), held_version(config), ""
 
 
-class _Manifests:
-    """Reads the manifests of a model; links of many versions can lead to one file, which may have 16 MiB."""
-
-    def __init__(self) -> None:
-        self._by_file: dict[tuple[int, int], tuple[Manifest | None, str]] = {}
-
-    def read(self, path: Path) -> tuple[Manifest | None, str]:
-        """Return the manifest of a version's directory, or why there is none."""
-        try:
-            status = (path / MANIFEST_FILE).stat()
-        except OSError:
-            return _manifest(path)  # which has the reason
-        key = (status.st_dev, status.st_ino)
-        if key not in self._by_file:
-            self._by_file[key] = _manifest(path)
-        return self._by_file[key]
-
-
-def _version(
-    directory: Path,
-    number: int,
-    served: bool,  # noqa: FBT001 - a column of the record
-    read: tuple[Manifest | None, str],
-) -> VersionRecord:
+def _version(directory: Path, number: int, served: bool) -> VersionRecord:  # noqa: FBT001 - a column of the record
     path = directory / str(number)
-    manifest, problem = read
+    manifest, problem = _manifest(path)
     return VersionRecord(
         directory.name,
         number,

@@ -23,13 +23,16 @@ from repogen.artifacts.file_names import (
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, MAX_RANK, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
+from repogen.errors import error_from_record
 from repogen.files import raise_if_exhausted
+from repogen.files.work_limit import shared
 from repogen.repository.decode import (
     INT64_MAX,
     SCHEMA,
     Count,
     Document,
     JsonFloat,
+    MalformedRecordError,
     Part,
     decode,
     encode,
@@ -164,13 +167,27 @@ def _manifest(document: _Document, where: str) -> Manifest:
 def read_manifest(version_dir: Path) -> Manifest:
     """Return the manifest of a version directory.
 
+    In ``work_limit``, a file to which several links lead is read once: it may have 16 MiB.
+
     Raises:
         FileNotFoundError: The directory has no manifest: repogen did not build it.
         MalformedRecordError: The file is damaged.
     """
     path = version_dir / MANIFEST_FILE
     where = "/".join(path.parts[-3:])
-    return _manifest(read_record(_DOCUMENT, path, where), where)
+    status = path.stat()
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    manifests = shared("manifests")
+    if key not in manifests:
+        try:
+            manifests[key] = _manifest(read_record(_DOCUMENT, path, where), where)
+        except MalformedRecordError as error:
+            manifests[key] = error.record
+            raise
+    manifest = manifests[key]
+    if not isinstance(manifest, Manifest):
+        raise error_from_record(manifest)
+    return manifest
 
 
 def damaged_files(version_dir: Path, manifest: Manifest, remembered: Remembered | None = None) -> tuple[str, ...]:

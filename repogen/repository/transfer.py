@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import PublishError, RepogenError
-from repogen.files import open_regular, read_bytes, reason, require_inside
+from repogen.files import open_regular, read_bytes, reason, require_allocated, require_inside
 from repogen.repository.layout import model_dir, next_version
 from repogen.repository.manifest import manifest_from_json
 from repogen.repository.own_config import UnservableError, config_serving, stage_config
@@ -106,10 +106,11 @@ def _copy(source: Path, target: Path, record: FileRecord) -> None:
 
     Raises:
         ValueError: Its size or digest differs from the record.
-        OSError: It can't be read or written.
+        OSError: It can't be read or written, or is a sparse file.
     """
     digest, left = hashlib.sha256(), record.size
     with open_regular(source) as reader, target.open("xb") as writer:
+        require_allocated(reader)
         while block := reader.read(min(_BLOCK, left + 1)):
             left -= len(block)
             if left < 0:

@@ -10,6 +10,7 @@ from pathlib import Path
 from repogen.errors import SourceError, SpecError
 from repogen.files.archive import open_archive
 from repogen.files.content import ContentError
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import is_model, models_of
 from repogen.scaffold.code import describe_callable, relative_reference
 from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
@@ -37,13 +38,16 @@ def describe(path: str, directory: Path, hints: Hints = NO_HINTS) -> SpecDescrip
     Raises:
         SpecError: The path does not exist, a hint does not apply, or it is not a supported kind of model.
         MissingExtraError: A package that reads this kind of file is not installed.
+        WorkLimitError: The models need too much time or memory.
     """
     if is_repository(Path(path)):
         _require_no(hints, "a Triton repository", "weights", "examples", "name")
         from repogen.scaffold.repository import describe_repository  # noqa: PLC0415 - parses configs and graphs
 
-        return describe_repository(Path(path), directory)
-    return SpecDescription((describe_model(path, directory, hints),))
+        with work_limit(path, COMMAND_SECONDS):
+            return describe_repository(Path(path), directory)
+    with work_limit(path):
+        return SpecDescription((describe_model(path, directory, hints),))
 
 
 def _require_no(hints: Hints, subject: str, *names: str) -> None:

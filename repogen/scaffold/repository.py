@@ -21,6 +21,7 @@ from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_bytes
+from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import code_file, directory_of_step, is_model, latest_version, models_of
 from repogen.repository.publish import is_foreign
@@ -145,11 +146,13 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
             directory = directory_of_step(root, name)
             if directory is None:
                 raise _unsupported("it is not in the repository")
-            existing = _read(directory, spec_dir)
-            models[name] = _describe(existing)
+            with work_limit(f"model {name}"):
+                existing = _read(directory, spec_dir)
+                models[name] = _describe(existing)
             steps[name] = [step.model_name for step in existing.config.ensemble_scheduling.step]
             pending += steps[name]
         except RepogenError as error:
+            raise_if_exceeded()
             omitted[name] = error.message.partition("\n")[0]
     while incomplete := {name: step for name in models for step in steps[name] if step not in models}:
         omitted |= {name: f"its step {step} cannot be described" for name, step in incomplete.items()}

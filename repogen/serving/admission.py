@@ -24,6 +24,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
+from repogen.files.work_limit import WorkLimitError, raise_if_exceeded, work_limit
 from repogen.repository.ensembles import steps_reason
 from repogen.repository.layout import MODEL_FILES, requirements_in
 from repogen.triton_config.rules.file_names import (
@@ -70,6 +71,15 @@ def read_refusals(model: Path) -> tuple[str, ...]:
         ConfigError: config.pbtxt cannot be parsed.
         OSError: A file cannot be read.
     """
+    try:
+        with work_limit(f"model {model.name}"):
+            return _read_refusals(model)
+    except WorkLimitError as error:
+        raise_if_exceeded()
+        return (error.message,)
+
+
+def _read_refusals(model: Path) -> tuple[str, ...]:
     path = model / CONFIG_FILE
     try:
         config = parse_file(path, f"{model.name}/{CONFIG_FILE}") if os.path.lexists(path) else empty_config()

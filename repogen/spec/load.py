@@ -11,6 +11,7 @@ from yaml.reader import Reader
 from repogen.errors import SpecError
 from repogen.files import open_regular
 from repogen.files.url import RepositoryUrl, location
+from repogen.files.work_limit import work_limit
 from repogen.spec.document import Node, Rejected, compose, data
 from repogen.spec.merge import complete, is_rejected, locate, merged_values, walk
 from repogen.spec.models import Location, Spec, SpecFile
@@ -50,7 +51,13 @@ def load_spec(path: Path, release: str | None = None, *, content: bytes | None =
     Raises:
         SpecProblemsError: The file has problems; the error contains all of them.
         SpecError: The file does not exist or can't be read, or ``release`` is not supported.
+        WorkLimitError: It needs too much time or memory.
     """
+    with work_limit(str(path)):
+        return _load_spec(path, release, content)
+
+
+def _load_spec(path: Path, release: str | None, content: bytes | None) -> Spec:
     if release is not None and find_target(release) is None:
         problem = _unknown_release(release)
         raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")

@@ -19,6 +19,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_file, reason
 from repogen.files.content import ContentError
+from repogen.files.work_limit import work_limit
 from repogen.onnx_graph.summary import GraphSummary, summarize
 from repogen.repository.compatibility import differences
 from repogen.repository.inventory import read_model, require_models
@@ -50,7 +51,13 @@ def compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int |
     Raises:
         SpecError: A repository, the model or a version does not exist.
         PublishError: A directory can't be read.
+        WorkLimitError: The versions need too much time or memory.
     """
+    with work_limit(f"model {name}"):
+        return _compare(name, before, after)
+
+
+def _compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int | None]) -> DiffReport:
     for repository, _ in (before, after):
         require_models(repository, (name,))
     second = _find(after[0], read_model(after[0], name), after[1])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.errors import PublishError, TrackingError
 from repogen.files import reason
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.filesystem import Disk
 from repogen.repository.inventory import read_models
 from repogen.repository.lock import locked
@@ -76,16 +77,19 @@ def prune(
     owner = read_owner(repository)
     kind = "" if owner is None else owner.kind.value
     try:
-        registered = [] if options.ignore_registry else _registered(_plan(repository, models, options), models, kind)
-        entries = _entries(registered, open_registry)
-        planned = _with_last_intact(_plan(repository, _with_entries(models, kind, entries), options), models)
+        with work_limit(str(repository), COMMAND_SECONDS):
+            first = [] if options.ignore_registry else _plan(repository, models, options)
+        entries = _entries(_registered(first, models, kind), open_registry)
+        with work_limit(str(repository), COMMAND_SECONDS):
+            planned = _with_last_intact(_plan(repository, _with_entries(models, kind, entries), options), models)
         if options.dry_run or all(version.keep_reason for version in planned):
             return PruneReport(repository, options.dry_run, planned)
         with prepare_stage_root(repository, options.stage_dir) as root, locked(repository, 60.0):
             for model in models:
                 finish_interrupted_publish(model.path, Disk())
-            current = _with_entries(read_models(repository, selection), kind, entries)
-            planned = _with_last_intact(_plan(repository, current, options), current)
+            with work_limit(str(repository), COMMAND_SECONDS):
+                current = _with_entries(read_models(repository, selection), kind, entries)
+                planned = _with_last_intact(_plan(repository, current, options), current)
             for version in reversed(planned):  # the oldest first
                 if not version.keep_reason:
                     discard(repository / version.model / str(version.version), root, filesystem or Disk())
@@ -148,9 +152,9 @@ def _with_reasons(
             why = f"one of the {options.keep} newest"
         results[version.version] = why or _too_new(version, options)
     targets = {target for version in model.versions if results[version.version] for target in _targets(version.path)}
+    linked = {path for target in targets for path in (target, *target.parents)}
     for version in model.versions:
-        is_target = any(target.is_relative_to(version.path) for target in targets)
-        yield version, results[version.version] or (_LINKED if is_target else "")
+        yield version, results[version.version] or (_LINKED if version.path in linked else "")
 
 
 def _targets(version_dir: Path) -> Iterator[Path]:

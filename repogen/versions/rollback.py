@@ -16,6 +16,7 @@ from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.compatibility import differences, require_servable
 from repogen.repository.ensembles import steps_of, unfit, unfit_users
 from repogen.repository.filesystem import Disk
@@ -79,16 +80,17 @@ def _roll_back(repository: Path, name: str, options: RollbackOptions, filesystem
     if not options.dry_run:
         sweep(repository, options.stage_dir)
         recover(repository, name)
-    record = read_model(repository, name)
-    if any(version.manifest is not None for version in record.versions):  # otherwise there is nothing to go back to
-        _require_unedited(model)
-    target = _released(repository, record) if options.release else _target(record, options.to)
-    if target is None:  # nothing is held
-        return RollbackReport(
-            repository, name, RollbackOutcome.UNCHANGED, record.served, record.served, None, options.dry_run
-        )
-    staged = _staged(repository, record, target, release=options.release)
-    report = _report(repository, record, staged, options)
+    with work_limit(str(repository), COMMAND_SECONDS):
+        record = read_model(repository, name)
+        if any(version.manifest is not None for version in record.versions):  # otherwise there is nothing to go back to
+            _require_unedited(model)
+        target = _released(repository, record) if options.release else _target(record, options.to)
+        if target is None:  # nothing is held
+            return RollbackReport(
+                repository, name, RollbackOutcome.UNCHANGED, record.served, record.served, None, options.dry_run
+            )
+        staged = _staged(repository, record, target, release=options.release)
+        report = _report(repository, record, staged, options)
     if report.outcome is RollbackOutcome.UNCHANGED or options.dry_run:
         return report
     with prepare_stage_root(repository, options.stage_dir) as root:

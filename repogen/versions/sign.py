@@ -10,6 +10,7 @@ from repogen.artifacts.attestation import SignReport
 from repogen.attestation.signature import sign_version
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
+from repogen.files.work_limit import work_limit
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files
@@ -61,7 +62,9 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
 
 def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: SigningKey) -> None:
     with locked(repository, 60.0):
-        if damage := damaged_files(version.path, manifest):
+        with work_limit(f"model {version.model}"):
+            damage = damaged_files(version.path, manifest)
+        if damage:
             raise PublishError(
                 f"{version.model} version {version.version} is damaged, and was not signed: {'; '.join(damage)}",
                 "restore its files, or build it again",

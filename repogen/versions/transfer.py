@@ -16,6 +16,7 @@ from repogen.artifacts.transfer import TransferredVersion, TransferReport
 from repogen.attestation.signature import require_signature
 from repogen.errors import PublishError, SpecError
 from repogen.files import is_directory, reason
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models
@@ -89,13 +90,15 @@ def same_repository(repository: Path) -> SpecError:
 def to_publish(source: Path, name: str | None, version: int | None) -> list[Path]:
     """Return the directories of the versions that ``transfer`` would copy, if the target had none of them."""
     nothing = source / "none" / "none"  # below a directory that can't be a model with files
-    return [selected.record.path for selected in _selection(source, nothing, name, version)]
+    with work_limit(str(source), COMMAND_SECONDS):
+        return [selected.record.path for selected in _selection(source, nothing, name, version)]
 
 
 def _transfer(
     source: Path, target: Path, name: str | None, options: TransferOptions, publish: Publish
 ) -> TransferReport:
-    selection = _selection(source, target, name, options.version)
+    with work_limit(str(source), COMMAND_SECONDS):
+        selection = _selection(source, target, name, options.version)
     require_built(target)
     if not options.dry_run:
         sweep(target, options.stage_dir)
@@ -114,10 +117,11 @@ def _publish_pending(
     numbers = {}
     with prepare_stage_root(target, options.stage_dir) as root:
         scratch = private_repository(root)
-        staged = [stage_copy(scratch, target, each.record.model, each.record.path) for each in pending]
-        for version in staged:
-            require_signature(version.version_dir, version.name, options.signer)
-        _require_loadable(staged, target, allow_breaking=options.allow_breaking)
+        with work_limit("the versions", COMMAND_SECONDS):
+            staged = [stage_copy(scratch, target, each.record.model, each.record.path) for each in pending]
+            for version in staged:
+                require_signature(version.version_dir, version.name, options.signer)
+            _require_loadable(staged, target, allow_breaking=options.allow_breaking)
         for version in staged:
             number = version.version
             if not options.dry_run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
@@ -10,8 +12,9 @@ from repogen.attestation.signature import unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
 from repogen.files import raise_if_exhausted, reason
-from repogen.repository.inventory import read_models
-from repogen.repository.layout import config_bytes
+from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
+from repogen.repository.inventory import read_model, require_models
+from repogen.repository.layout import config_bytes, models_of
 from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.inventory import ModelRecord, VersionRecord
     from repogen.artifacts.versions import Manifest
+
+
+_MAX_FINDINGS = 50_000
+"""Of a repository; links of many models can lead to one manifest, which may list 160,000 files."""
 
 
 def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | None = None) -> VerifyReport:
@@ -35,21 +42,59 @@ def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | 
     Raises:
         SpecError: The repository, or a model, does not exist, it has no models, or ``signer`` cannot be used.
         PublishError: A directory can't be read.
+        WorkLimitError: The models together need too much time or memory; a single one is a finding.
     """
-    models = read_models(repository, names)
+    selection = tuple(names)
+    with work_limit(str(repository), COMMAND_SECONDS):
+        require_models(repository, selection)
+        models: list[_VerifiedModel] = []
+        left = _MAX_FINDINGS
+        for name in selection or models_of(repository):
+            models.append(_verify_model(repository, name, signer, left))
+            left = max(0, left - len(models[-1].findings))
     if not models:
         raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
-    versions = [version for model in models for version in model.versions]
-    manifests = [version.manifest for version in versions if version.manifest is not None]
     return VerifyReport(
         repository,
         models=len(models),
-        versions=len(versions),
-        files=sum(len(manifest.files) for manifest in manifests),
-        size=sum(manifest.size for manifest in manifests),
-        findings=tuple(finding for model in models for finding in _model_findings(model, signer)),
-        signed=sum(version.signed for version in versions),
+        versions=sum(model.versions for model in models),
+        files=sum(model.files for model in models),
+        size=sum(model.size for model in models),
+        findings=tuple(finding for model in models for finding in model.findings),
+        signed=sum(model.signed for model in models),
     )
+
+
+@dataclass(frozen=True)
+class _VerifiedModel:
+    """What was compared of a model, and what differs."""
+
+    findings: tuple[Discrepancy, ...]
+    versions: int = 0
+    files: int = 0
+    size: int = 0
+    signed: int = 0
+
+
+def _verify_model(repository: Path, name: str, signer: TrustedSigner | None, limit: int) -> _VerifiedModel:
+    """Verify a model; that it needs too much time or memory, or has more than ``limit`` findings, is a finding."""
+    try:
+        with work_limit(f"model {name}"):
+            model = read_model(repository, name)
+            manifests = [version.manifest for version in model.versions if version.manifest is not None]
+            findings = list(islice(_model_findings(model, signer), limit + 1))
+            if len(findings) > limit:
+                findings[limit:] = [Discrepancy(name, None, "more findings are not listed")]
+            return _VerifiedModel(
+                tuple(findings),
+                versions=len(model.versions),
+                files=sum(len(manifest.files) for manifest in manifests),
+                size=sum(manifest.size for manifest in manifests),
+                signed=sum(version.signed for version in model.versions),
+            )
+    except WorkLimitError as error:
+        raise_if_exceeded()
+        return _VerifiedModel((Discrepancy(name, None, error.message),))
 
 
 def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterator[Discrepancy]:
@@ -59,8 +104,8 @@ def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterato
         for message in _version_findings(version, signer):
             yield Discrepancy(model.name, version.version, message)
     if signer is not None:
-        for name in unsigned_entries(model.path):
-            yield Discrepancy(model.name, None, f"{name} is not part of a signed version")
+        for entry in unsigned_entries(model.path):
+            yield Discrepancy(model.name, None, f"{entry} is not part of a signed version")
 
 
 def _config_findings(model: ModelRecord) -> Iterator[str]:
@@ -113,6 +158,15 @@ def _attestation_findings(version: VersionRecord, manifest: Manifest) -> Iterato
 def _file_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
     if manifest.model != version.model:
         yield f"{MANIFEST_FILE} is that of a version of {manifest.model}"
+    status, findings = version.path.stat(), shared("findings")
+    key = (status.st_dev, status.st_ino)
+    if key not in findings:  # links of many models can lead to one version
+        findings[key] = tuple(_differences(version, manifest))
+    yield from findings[key]
+
+
+def _differences(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
+    """Yield what differs between the files of a version and its manifest."""
     yield from damaged_files(version.path, manifest)
     try:
         unlisted = unlisted_files(version.path, manifest)

@@ -15,7 +15,9 @@ from onnx import TensorProto, helper
 import repogen
 from repogen.api.check import check
 from repogen.check import checker
+from repogen.check.config_text import read_config
 from repogen.errors import ExitCode, SpecError
+from repogen.files import work_limit
 from repogen.onnx_graph import external_data
 from repogen.onnx_graph.facts import read_graph
 from tests.support import graphs
@@ -421,3 +423,37 @@ def test_few_open_files_are_not_a_finding(repository: Path, monkeypatch: pytest.
     monkeypatch.setattr(function, exhausted)
     with pytest.raises(OSError, match="Too many open files"):
         check(repository)
+
+
+@pytest.mark.parametrize("function", ["read_config", "read_graph", "config_findings", "unexamined_code"])
+def test_model_that_needs_too_much_work_is_a_finding(
+    repository: Path, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other models are checked, and a selection of rules does not hide that one was not."""
+    add_model(repository, "n", CONFIG.replace("TYPE_FP32", "TYPE_FP16").replace('"m"', '"n"'))
+    original = getattr(checker, function)
+
+    def without_end(subject: object, *others: object) -> object:
+        while "m" in {getattr(subject, "name", ""), *Path(str(subject)).parts}:
+            pass
+        return original(subject, *others)
+
+    monkeypatch.setattr(work_limit, "_INTERVAL", 0.004)
+    monkeypatch.setattr(checker, "work_limit", lambda subject, seconds=0.3: work_limit.work_limit(subject, seconds))
+    monkeypatch.setattr(checker, function, without_end)
+    findings = check(repository, select=["RG2"])
+    assert {finding.code for finding in findings if Path(finding.path).parts[-2] == "n"} == {"RG205"}
+    limits = [finding for finding in findings if finding.code == "RG401"]
+    assert [finding.path for finding in limits] == ([] if function == "unexamined_code" else [str(repository / "m")])
+    assert all(finding.severity == "error" for finding in limits)
+    assert all("needs more than 0.3 s of processor time" in finding.message for finding in limits)
+
+
+def test_config_of_links_is_read_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of many models to one file read a config of 1 MiB for each of them."""
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace("8", "-1"))
+    (repository / "n").symlink_to("m")
+    read = Mock(wraps=read_config)
+    monkeypatch.setattr(checker, "read_config", read)
+    paths = {Path(finding.path).parent.name for finding in check(repository) if finding.code == "RG103"}
+    assert (paths, read.call_count) == ({"m", "n"}, 1)

@@ -16,9 +16,9 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import SpecError, TrackingError
 from repogen.registry.sync.sync import sync
-from repogen.repository import inventory
+from repogen.repository import manifest
+from repogen.repository.decode import read_record
 from repogen.repository.inventory import read_models
-from repogen.repository.manifest import read_manifest
 from repogen.versions.listing import list_versions, with_entries
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
@@ -190,8 +190,8 @@ def test_manifest_of_links_is_read_once(publisher: Publisher, monkeypatch: pytes
     model = publisher.repository / "m"
     for number in range(2, 6):
         (model / str(number)).symlink_to("1")
-    read = Mock(wraps=read_manifest)
-    monkeypatch.setattr(inventory, "read_manifest", read)
+    read = Mock(wraps=read_record)
+    monkeypatch.setattr(manifest, "read_record", read)
     (record,) = read_models(publisher.repository)
     assert read.call_count == 1
     assert len({id(version.manifest) for version in record.versions}) == 1

@@ -17,6 +17,7 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import RepogenError
 from repogen.registry.sync.sync import sync
+from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import versions
 from repogen.repository.manifest import manifest_to_json, read_manifest
 from tests.support.published import Publisher, contents
@@ -112,8 +113,6 @@ def _fifo(version: Path) -> None:
 def _config(version: Path, text: str) -> None:
     """Replace config.pbtxt and its record, as an attacker would."""
     (version / "config.pbtxt").write_text(text)
-    from repogen.repository.digest import sha256_file  # noqa: PLC0415 - only here
-
     record = FileRecord("config.pbtxt", sha256_file(version / "config.pbtxt"), len(text))
     others = [file for file in read_manifest(version).files if file.path != "config.pbtxt"]
     _replace_manifest(version, files=(*others, record))
@@ -160,6 +159,20 @@ def test_altered_source(source: Publisher, target: Publisher, spoil: Callable[[P
     assert (caught.value.code, int(caught.value.exit_code)) == (code, 7)
     assert not target.repository.parent.exists()
     assert contents(source.repository) == before
+
+
+def test_sparse_files_are_not_copied(source: Publisher, target: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holes of a file of a few bytes would fill the target's disk."""
+    version = source.repository / "m" / "2"
+    (version / "holes").touch()
+    os.truncate(version / "holes", 2**22)
+    record = FileRecord("holes", sha256_bytes(bytes(2**22)), 2**22)
+    _replace_manifest(version, files=(*read_manifest(version).files, record))
+    monkeypatch.setattr("repogen.files.content._MAX_HOLES", 2**21)
+    with pytest.raises(RepogenError, match="sparse") as caught:
+        repogen.publish("m", 2, source=source.repository, target=target.repository)
+    assert caught.value.code == "publish.copy"
+    assert not target.repository.parent.exists()
 
 
 def test_unlisted_files_are_not_copied(source: Publisher, target: Publisher) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -15,9 +17,12 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import SpecError
+from repogen.files import work_limit
 from repogen.registry.sync.sync import sync
-from repogen.repository import written_config
+from repogen.repository import inventory, written_config
+from repogen.repository.manifest import damaged_files
 from repogen.repository.version_policy import serving_only
+from repogen.versions import verify as verification
 from tests.support.deep_tree import deep_tree
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from repogen.artifacts.inventory import ModelRecord
     from tests.support.published import Publisher
 
 
@@ -152,3 +158,90 @@ def test_edited_config_is_compared_with_one_version(publisher: Publisher, monkey
         (model / "config.pbtxt").write_text(f"# edited\n{own}\n{policy}", encoding="utf-8")
         assert written_config.origin_of_config(model) is None
     change.assert_called_once_with(own, 2)
+
+
+def test_model_that_needs_too_much_work_is_a_finding(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other models are verified."""
+    publisher.publish()
+    publisher.publish("other")
+
+    def read_model(repository: Path, name: str) -> ModelRecord:
+        while name == "m":
+            pass
+        return inventory.read_model(repository, name)
+
+    monkeypatch.setattr(work_limit, "_INTERVAL", 0.004)
+    monkeypatch.setattr(
+        verification, "work_limit", lambda subject, seconds=0.1: work_limit.work_limit(subject, seconds)
+    )
+    monkeypatch.setattr(verification, "read_model", read_model)
+    report = repogen.verify(publisher.repository)
+    (finding,) = report.findings
+    assert (finding.model, finding.version) == ("m", None)
+    assert finding.message == "model m needs more than 0.1 s of processor time to be read"
+    assert (report.models, report.versions) == (2, 1)
+
+
+def test_file_with_several_links_is_hashed_once(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The links of a tar archive of a kilobyte could lead to a file of gigabytes."""
+    publisher.publish()
+    files = repogen.verify(publisher.repository).files
+    shutil.copytree(publisher.repository / "m" / "1", publisher.repository / "m" / "2", copy_function=os.link)
+    hashed = Mock(wraps=hashlib.file_digest)
+    monkeypatch.setattr(hashlib, "file_digest", hashed)
+    assert repogen.verify(publisher.repository).files == 2 * files
+    assert hashed.call_count == files
+
+
+def test_holes_of_all_files_are_counted(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sparse files of a tar archive of a kilobyte could have gigabytes."""
+    publisher.publish()
+    model = publisher.repository / "m"
+    document = json.loads((model / "1" / "manifest.json").read_text())
+    names = [f"hole-{number}" for number in range(4)]
+    for name in names:
+        (model / "1" / name).touch()
+        os.truncate(model / "1" / name, 2**20)
+    digest = hashlib.sha256(bytes(2**20)).hexdigest()
+    document["files"] += [{"path": name, "sha256": digest, "size": 2**20} for name in names]
+    (model / "1" / "manifest.json").write_text(json.dumps(document))
+    assert repogen.verify(publisher.repository).findings == ()
+    monkeypatch.setattr("repogen.files.content._MAX_HOLES", 2**21)
+    messages = [finding.message for finding in repogen.verify(publisher.repository).findings]
+    assert messages == ["hole-2 cannot be read", "hole-3 cannot be read"]
+
+
+def test_findings_are_limited(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links of many models can lead to one version with many findings; its files are compared once."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    for number in range(4):
+        (version / f"more-{number}").touch()
+    for name in ("n", "o"):
+        (publisher.repository / name).symlink_to("m")
+    compare = Mock(wraps=damaged_files)
+    monkeypatch.setattr(verification, "damaged_files", compare)
+    monkeypatch.setattr(verification, "_MAX_FINDINGS", 6)
+    findings = repogen.verify(publisher.repository).findings
+    assert [finding.model for finding in findings] == ["m"] * 4 + ["n"] * 3 + ["o"]
+    assert [finding.message for finding in findings[-2:]] == ["more findings are not listed"] * 2
+    assert compare.call_count == 1
+
+
+def test_command_ends_at_its_limit(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not continue with the next model."""
+    publisher.publish()
+    publisher.publish("other")
+    names = []
+
+    def read_model(repository: Path, name: str) -> ModelRecord:  # noqa: ARG001 - never returns
+        names.append(name)
+        while True:
+            pass
+
+    monkeypatch.setattr(work_limit, "_INTERVAL", 0.004)
+    monkeypatch.setattr(verification, "COMMAND_SECONDS", 0.05)
+    monkeypatch.setattr(verification, "read_model", read_model)
+    result = CliRunner().invoke(main, ["verify", str(publisher.repository), "--json"])
+    assert (result.exit_code, names) == (7, ["m"])
+    assert json.loads(result.stdout)["error"]["code"] == "work-limit"
