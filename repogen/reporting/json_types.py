@@ -242,7 +242,7 @@ class SmokeDocument(TypedDict):
     """The smoke test of one version."""
 
     name: NotRequired[str]
-    """Name of the model; missing in the document of a build"""
+    """Name of the model; missing in the documents of a build and of a deploy"""
     version: int
     """Version in the repository"""
     passed: bool
@@ -664,11 +664,11 @@ class SyncDocument(TypedDict):
     dry_run: bool
     """Whether nothing was changed because of `--dry-run`"""
     changed: bool
-    """Whether the served models changed"""
+    """Whether the repository changed, or would without `--dry-run`"""
     models: list[SyncedDocument]
-    """One entry per model"""
+    """One entry per model; with `--prune`, also one for each version that was deleted"""
     deploy: NotRequired[DeployDocument]
-    """What the servers of `--deploy` serve; missing without it"""
+    """What the servers of `--deploy` serve; missing without it, and with `--dry-run`"""
 
 
 @with_config(_STRICT)
@@ -702,7 +702,7 @@ class BenchRowDocument(TypedDict):
     throughput: EstimateDocument
     """Rows per second"""
     ratio: EstimateDocument | None
-    """Speedup over the baseline; null for the baseline"""
+    """Speedup over the baseline; null for the baseline, and if it was not measured at this batch size"""
     requests: int
     """Number of requests in all rounds"""
 
@@ -1078,15 +1078,15 @@ class RollbackDocument(TypedDict):
     before: list[int]
     """Versions that were served before, newest first"""
     after: list[int]
-    """Versions that are served now, newest first"""
+    """Versions that are served now, or would be without `--dry-run`, newest first"""
     held: int | None
-    """Version that is held now; null without a hold"""
+    """Version that is held now, or would be without `--dry-run`; null without a hold"""
     dry_run: bool
     """Whether nothing was changed"""
     notes: list[str]
     """What changes for clients and ensembles"""
     deploy: NotRequired[DeployDocument]
-    """What the servers of `--server` serve; missing without it"""
+    """What the servers of `--server` serve; missing without it, and with `--dry-run`"""
 
 
 @with_config(_STRICT)
@@ -1159,10 +1159,10 @@ class TransferDocument(TypedDict):
 
 @with_config(_STRICT)
 class VersionRefDocument(TypedDict):
-    """A version in a repository."""
+    """A version in a repository or in the MLflow registry."""
 
     repository: str
-    """Directory or URL of the repository"""
+    """Directory or URL of the repository; for a registered version, `models:/NAME/VERSION`"""
     model: str
     """Name of the model"""
     version: int
@@ -1240,9 +1240,9 @@ class DiffDocument(TypedDict):
     """``repogen diff --json``."""
 
     before: VersionRefDocument
-    """Version A"""
+    """Version A; with `--against models:/…`, the registered version instead"""
     after: VersionRefDocument
-    """Version B"""
+    """Version B; with `--against models:/…`, the version of the repository instead"""
     identical: bool
     """Whether all files have the same content"""
     signature: list[str] | None
