@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.built_model import FileRecord
 
-_NAME = re.compile(r"(?P<kind>labels|warmup|state)-[0-9a-f]{8}\.(?:txt|bin)")
+_NAME = re.compile(r"(?:labels|warmup|state)-(?P<digits>[0-9a-f]{8})\.(?:txt|bin)")
 # Triton looks for a label_filename next to config.pbtxt, for an input_data_file and a data_file in these directories.
 _DIRECTORIES = {"labels": "", "warmup": "warmup/", "state": "initial_state/"}
 DATA_DIRECTORIES = ("warmup", "initial_state")
@@ -50,6 +50,16 @@ def data_file(kind: Literal["warmup", "state"], content: bytes) -> NamedFile:
 def is_named_file(name: str) -> bool:
     """Return whether a file of a version is also stored in the model's directory."""
     return _NAME.fullmatch(name) is not None
+
+
+def is_named_by(name: str, sha256: str) -> bool:
+    """Return whether a file may have its name: that of a named file has the first digits of its sha256.
+
+    >>> is_named_by("labels-0123abcd.txt", "0123abcd" * 8), is_named_by("labels-0123abcd.txt", "0" * 64)
+    (True, False)
+    """
+    match = _NAME.fullmatch(name)
+    return match is None or sha256.startswith(match["digits"])
 
 
 def path_in_model(name: str) -> str:

@@ -51,9 +51,20 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
     Raises:
         MissingExtraError: The package model-signing is not installed.
         SpecError: The key cannot be read.
-        PublishError: The signature cannot be created.
+        PublishError: The signature cannot be created, or the directory has a file that its manifest does not list.
     """
     signing, _ = _library()
+    try:
+        _require_bounded(version_dir)
+    except (ValueError, OSError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
+        raise PublishError(
+            f"{version_dir.parent.name} version {version_dir.name} was not signed: "
+            f"{reason(error) if isinstance(error, OSError) else error}",
+            "delete files that are not part of the version, or build it again",
+            code="sign.damaged",
+        ) from error
     config = signing.Config().set_hashing_config(_hashing(version_dir))
     try:
         config = _with_signer(config, key)

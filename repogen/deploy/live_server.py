@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from repogen.smoke.grpc_client import GrpcClient
     from repogen.triton_config.text.parse import ModelConfig
 
-_SNAPSHOT_TRIES = 20
+_SNAPSHOT_SECONDS = 5.0
 _RETRY_SECONDS = 0.1
 
 
@@ -101,7 +101,8 @@ class LiveServer:
         A version can be unloaded between two requests; the state is then read again.
         """
         with self.named_errors():
-            for _ in range(_SNAPSHOT_TRIES):
+            end = time.monotonic() + _SNAPSHOT_SECONDS
+            while time.monotonic() < end:
                 with suppress(RefusedError):
                     return self._snapshot(name)
                 time.sleep(_RETRY_SECONDS)

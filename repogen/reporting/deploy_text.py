@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.deployment import DeployReport, ModelDeployment, ServerDeployment
 
 _HEADINGS = ("server", "model", "action", "before", "serves", "repository", "smoke")
+_MAX_VERSIONS = 20
 
 
 def deploy_text(report: DeployReport, *, debug: bool) -> str:
@@ -56,7 +57,10 @@ def _row(server: ServerDeployment, model: ModelDeployment) -> tuple[str, ...]:
 
 
 def _versions(versions: tuple[int, ...] | None) -> str:
-    return "unknown" if versions is None else ", ".join(map(str, versions)) or "-"
+    if versions is None:
+        return "unknown"
+    others = f", and {len(versions) - _MAX_VERSIONS} others" if len(versions) > _MAX_VERSIONS else ""
+    return f"{', '.join(map(str, versions[:_MAX_VERSIONS]))}{others}" or "-"
 
 
 def _notes(server: ServerDeployment) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 
 from repogen.files import open_regular, raise_if_exhausted, require_allocated
@@ -12,6 +14,7 @@ from repogen.files.work_limit import shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from io import BufferedReader
     from pathlib import Path
 
     from repogen.repository.remembered import Remembered
@@ -23,7 +26,7 @@ _RECORDED: dict[tuple[int, ...], str] = {}
 """Digests of placeholders, by what identifies an unchanged file."""
 
 
-def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
+def sha256_file(path: Path, remembered: Remembered | None = None, stop: Event | None = None) -> str:
     """Return the hex SHA-256 of a file's bytes; the GIL is released while it is read and hashed.
 
     In ``work_limit``, a file to which several links lead is read once.
@@ -31,6 +34,7 @@ def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
     Args:
         path: A regular file; a symlink is followed.
         remembered: Digests of earlier runs, for a file that is not read if it is unchanged.
+        stop: Reading ends with an error when it is set.
 
     Raises:
         OSError: It can't be read, is not a regular file, or is a sparse file: one of many terabytes needs no space.
@@ -45,7 +49,7 @@ def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
         if recorded is not None:
             return recorded
         require_allocated(stream)
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.file_digest(stream if stop is None else _Stoppable(stream, stop), "sha256").hexdigest()
         after = os.fstat(stream.fileno())
         if key == (*_identity(after), after.st_ctime_ns):
             digests[key] = digest
@@ -71,15 +75,38 @@ def has_recorded_digest(path: Path) -> bool:
 
 
 def sha256_files(paths: Iterable[Path], remembered: Remembered | None = None) -> list[str | None]:
-    """Return the hex SHA-256 of each file, None for one that can't be read; large files are hashed in parallel."""
+    """Return the hex SHA-256 of each file, None for one that can't be read; large files are hashed in parallel.
+
+    A signal that raises an exception in the main thread ends the other threads as well.
+    """
     paths = list(paths)
-    digest = partial(_digest, remembered)
+    stop = Event()
+    digest = partial(_digest, remembered, stop)
     if sum(map(_size, paths)) < _MIN_BYTES_FOR_THREADS:
         return list(map(digest, paths))
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - takes 10 ms, which small models do not need
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return list(pool.map(digest, paths))
+        try:
+            return list(pool.map(digest, paths))
+        except BaseException:
+            stop.set()
+            raise
+
+
+class _Stoppable:
+    """A stream that is read until an event is set; ``hashlib`` needs these two methods."""
+
+    def __init__(self, stream: BufferedReader, stop: Event) -> None:
+        self._stream, self._stop = stream, stop
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:
+        if self._stop.is_set():
+            raise OSError(errno.ECANCELED, "reading was interrupted")
+        return self._stream.readinto(buffer)
 
 
 def sha256_bytes(content: bytes) -> str:
@@ -91,9 +118,9 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _digest(remembered: Remembered | None, path: Path) -> str | None:
+def _digest(remembered: Remembered | None, stop: Event, path: Path) -> str | None:
     try:
-        return sha256_file(path, remembered)
+        return sha256_file(path, remembered, stop)
     except OSError as error:
         raise_if_exhausted(error)
         return None

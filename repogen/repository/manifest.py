@@ -20,7 +20,7 @@ from repogen.artifacts.file_names import (
     PYTHON_FILE,
     UNCONFIRMED_FILE,
 )
-from repogen.artifacts.named_file import named_records, path_in_model
+from repogen.artifacts.named_file import is_named_by, named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, MAX_RANK, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import error_from_record
@@ -83,6 +83,8 @@ def _valid_file(record: FileRecord) -> FileRecord:
     require_listable(record.path)
     if not _SHA256.fullmatch(record.sha256):
         raise ValueError("sha256 must be 64 hex digits")
+    if not is_named_by(record.path, record.sha256):  # it could replace the file of another version in the model
+        raise ValueError(f"{record.path} is not named by its sha256")
     if not 0 <= record.size <= INT64_MAX:
         raise ValueError("size must not be negative, or above 64 bits")
     return record

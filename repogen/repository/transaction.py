@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
-from repogen.artifacts.named_file import DATA_DIRECTORIES, named_records, path_in_model
+from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_by, named_records, path_in_model
 from repogen.errors import PublishError
 from repogen.files import reason
-from repogen.repository.digest import sha256_bytes
+from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import Filesystem, make_directory, sync
 from repogen.repository.layout import config_bytes, journal_path
 from repogen.repository.manifest import damaged_named_files
@@ -88,6 +88,9 @@ class Transaction:
 
         They are moved before any config names them. They are named by their content: one that remains after a kill has
         no effect, and is correct for the next publish.
+
+        Raises:
+            PublishError: The model has a file of the same name whose content has the same first digits of the sha256.
         """
         for record in named_records(self._staged.manifest.files):
             name = path_in_model(record.path)
@@ -98,6 +101,7 @@ class Transaction:
             if not target.exists():
                 self._move(source, target)
             elif damaged_named_files(self._model, [record]):
+                _require_damaged(target)
                 self._filesystem.rename(source, target)  # no undo: the file that it replaces is damaged
 
     def replace_version(self) -> None:
@@ -186,6 +190,21 @@ def write_owner(repository: Path, owner: RepositoryOwner, filesystem: Filesystem
     except BaseException:
         filesystem.remove(temporary)
         raise
+
+
+def _require_damaged(path: Path) -> None:
+    """Require that a named file is damaged: another version uses one that is intact.
+
+    Raises:
+        PublishError: It is intact.
+    """
+    with suppress(OSError):  # it cannot be read
+        if is_named_by(path.name, sha256_file(path)):
+            raise PublishError(
+                f"the version has a file with the name of {path}, which another version uses, and with other content",
+                "publish a version whose files have other content",
+                code="publish.altered-source",
+            )
 
 
 def _link_tree(source: Path, target: Path) -> None:

@@ -7,7 +7,7 @@ import shlex
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.files import MAX_GRAPH_BYTES, is_file, open_regular, read_bytes, read_text, reason
@@ -197,7 +197,8 @@ def _write(files: Mapping[Path, str | Path], directory: Path, *, force: bool) ->
     If a write fails, the new files are removed.
 
     Raises:
-        SpecError: A file may not be overwritten, or cannot be read or written; or the copies are too large.
+        SpecError: A file may not be overwritten, or cannot be read or written; a link leads to where it would be
+            written; or the copies are too large.
     """
     code = next((path for path in files if path.suffix == ".py" and os.path.lexists(path)), None)
     if code is not None:
@@ -205,6 +206,13 @@ def _write(files: Mapping[Path, str | Path], directory: Path, *, force: bool) ->
             f"{directory} already has {code.name}, which `repogen init` never overwrites; nothing was written",
             f"for your own model, use `repogen init{_argument(directory)} --from {os.path.relpath(code)}:NAME`"
             f"{_callables_hint(code)}; for the example, use an empty directory",
+            code="init.exists",
+        )
+    link = next((link for path in files for link in _links(path, directory)), None)
+    if link is not None:
+        raise SpecError(
+            f"{link} is a link, and `repogen init` does not write through links; nothing was written",
+            "delete the link, or use another directory",
             code="init.exists",
         )
     existing = [str(path) for path in files if os.path.lexists(path)]
@@ -219,10 +227,12 @@ def _write(files: Mapping[Path, str | Path], directory: Path, *, force: bool) ->
     for path, content in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, str):
-                path.write_bytes(content.encode())
-            else:
-                _copy(content, path)
+            path.unlink(missing_ok=True)
+            with path.open("xb") as stream:
+                if isinstance(content, str):
+                    stream.write(content.encode())
+                else:
+                    _copy(content, stream)
         except OSError as error:
             for file in new:
                 with suppress(OSError):
@@ -248,9 +258,20 @@ def _require_small(sources: Iterable[Path]) -> None:
         )
 
 
-def _copy(source: Path, target: Path) -> None:
+def _links(path: Path, directory: Path) -> tuple[Path, ...]:
+    """Return what is a link: a file, or a directory above it that `init` may create. Other users could plant one.
+
+    Args:
+        path: A file in ``directory``, or the workflow in the git repository.
+        directory: May be a link itself.
+    """
+    names = path.relative_to(directory) if path.is_relative_to(directory) else Path(WORKFLOW)
+    return tuple(each for each in (path, *path.parents[: len(names.parts) - 1]) if each.is_symlink())
+
+
+def _copy(source: Path, writer: IO[bytes]) -> None:
     """Copy a regular file up to the size that it has at the start."""
-    with open_regular(source) as reader, target.open("wb") as writer:
+    with open_regular(source) as reader:
         left = os.fstat(reader.fileno()).st_size
         while block := reader.read(min(left, _BLOCK)):
             writer.write(block)

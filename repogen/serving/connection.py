@@ -25,6 +25,16 @@ _MAX_PEM_BYTES = 2**20
 _LOCAL = ("127.", "localhost:", "[::1]", "unix:")
 
 
+def excerpt(text: str, limit: int = 2000) -> str:
+    r"""Return a text of a server as one line of limited length: its own lines could look like those of repogen.
+
+    >>> excerpt("a\nb"), excerpt("abcdef", 4)
+    ('a b', 'abc…')
+    """
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 class _Headers(InferenceServerClientPlugin):  # type: ignore[misc] # tritonclient is not typed
     """Adds headers to every request."""
 

@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 from repogen.artifacts.serving import NO_CREDENTIALS, UNKNOWN_RUNTIME, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import control
-from repogen.serving.connection import open_client
+from repogen.serving.connection import excerpt, open_client
 from repogen.serving.interface import ServerOptions, ServerPlugin
 from repogen.serving.servers import is_address
 
@@ -124,11 +124,11 @@ class RemoteTriton:
                 live = client.is_server_live(client_timeout=_CONNECT_SECONDS)
                 metadata = client.get_server_metadata(client_timeout=_CONNECT_SECONDS)
             except InferenceServerException as error:
-                raise self._unreachable_error(error.message()) from error
+                raise self._unreachable_error(excerpt(str(error.message()))) from error
             if not live:
                 raise self._unreachable_error("it is not live")
             endpoint = Endpoint(
-                *(self.address, "", "", "remote", str(metadata.version), UNKNOWN_RUNTIME),
+                *(self.address, "", "", "remote", excerpt(str(metadata.version), 40), UNKNOWN_RUNTIME),
                 sees_files=False,
                 has_gpu=True,
                 control=self.header,

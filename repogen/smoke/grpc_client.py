@@ -15,7 +15,7 @@ from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from repogen.artifacts.serving import NO_CREDENTIALS
-from repogen.serving.connection import MAX_MESSAGE_BYTES, MAX_RESPONSE_BYTES, open_client
+from repogen.serving.connection import MAX_MESSAGE_BYTES, MAX_RESPONSE_BYTES, excerpt, open_client
 from repogen.smoke.inference import (
     Counts,
     IndexEntry,
@@ -85,21 +85,19 @@ class GrpcClient:
     def metadata(self, model: str, version: int) -> ModelMetadata:
         """Return names, dtypes and shapes."""
         with self._translated_errors():
-            response = self._client.get_model_metadata(model, str(version), client_timeout=self._limits.request_seconds)
+            response = self._client.get_model_metadata(model, str(version), client_timeout=_PROBE_SECONDS)
         return ModelMetadata(tuple(response.versions), _tensors(response.inputs), _tensors(response.outputs))
 
     def config(self, model: str, version: int) -> ModelConfig:
         """Return the config that the server uses, with its defaults."""
         with self._translated_errors():
-            response = self._client.get_model_config(model, str(version), client_timeout=self._limits.request_seconds)
+            response = self._client.get_model_config(model, str(version), client_timeout=_PROBE_SECONDS)
         return response.config
 
     def counts(self, model: str, version: int) -> Counts:
         """Return the statistics of the version."""
         with self._translated_errors():
-            response = self._client.get_inference_statistics(
-                model, str(version), client_timeout=self._limits.request_seconds
-            )
+            response = self._client.get_inference_statistics(model, str(version), client_timeout=_PROBE_SECONDS)
         stats = response.model_stats
         return Counts(sum(s.inference_count for s in stats), sum(s.execution_count for s in stats))
 
@@ -172,7 +170,8 @@ class GrpcClient:
         with self._translated_errors():
             index = self._client.get_model_repository_index(headers=self._control, client_timeout=_PROBE_SECONDS)
         return tuple(
-            IndexEntry(entry.name, _version(entry.version), entry.state, entry.reason) for entry in index.models
+            IndexEntry(entry.name, _version(entry.version), entry.state, excerpt(entry.reason))
+            for entry in index.models
         )
 
     def server_ready(self) -> bool:
@@ -198,7 +197,7 @@ class GrpcClient:
         try:
             yield
         except InferenceServerException as error:
-            status, message = _status(error), str(error.message() or "").strip()
+            status, message = _status(error), excerpt(str(error.message() or ""))
             if status == "DEADLINE_EXCEEDED" or (status in _CONNECTION_ERRORS and not self.live()):
                 raise NoResponseError(f"{status}: {message}") from error
             if _TOO_LARGE in message and "SERVER" not in message:

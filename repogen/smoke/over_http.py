@@ -18,6 +18,7 @@ from tritonclient.utils import serialize_byte_tensor
 
 from repogen.artifacts.serving import SmokeCheck
 from repogen.responses import ResponseError, limited, response_limits
+from repogen.serving.connection import excerpt
 from repogen.serving.process import UnixConnection
 from repogen.smoke.deployed_model import DeployedModel
 from repogen.smoke.inference import NoResponseError, RefusedError, from_wire
@@ -63,11 +64,11 @@ class ModelOverHttp(DeployedModel):
             with response:
                 content = response.read()
         except (OSError, http.client.HTTPException, ResponseError) as error:
-            raise NoResponseError(f"HTTP: {error}") from error
+            raise NoResponseError(excerpt(f"HTTP: {error}")) from error
         finally:
             connection.close()
         if response.status != _OK:
-            raise RefusedError(f"HTTP {response.status}", content[:1000].decode(errors="replace"))
+            raise RefusedError(f"HTTP {response.status}", excerpt(content[:1000].decode(errors="replace")))
         return decode_response(content, response.headers.get(_HEADER_LENGTH))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.errors import SmokeError
 from repogen.repository.manifest import damaged_files
+from repogen.serving.connection import excerpt
 from repogen.smoke import basic_checks
 from repogen.smoke.batch_checks import batch_sizes, dynamic_batching, rejected_requests
 from repogen.smoke.inference import NoResponseError, RefusedError
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from repogen.smoke.preparation import PreparedModel
 
 Result = TypeVar("Result")
+
+_MAX_DETAIL = 4000
+"""Characters of what a check reports; names and shapes in it are those of the server."""
 
 _OPSET_HINT = "lower export.opset or raise target.triton in the spec, or use a newer server"
 _HINTS = {
@@ -96,10 +101,8 @@ def _results(name: str, check: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) 
     """Yield a check's results; it fails when the server rejects a valid request."""
     try:
         result = check()
-        if isinstance(result, SmokeCheck):
-            yield result
-        else:
-            yield from result
+        for each in (result,) if isinstance(result, SmokeCheck) else result:
+            yield replace(each, detail=excerpt(each.detail, _MAX_DETAIL))
     except RefusedError as refusal:
         yield SmokeCheck(name, passed=False, detail=str(refusal))
 

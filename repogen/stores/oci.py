@@ -27,7 +27,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Self, cast
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
@@ -389,11 +389,14 @@ class Registry:
         with self._requests():
             with Session() as session:
                 _limit(session, self._root, adapter)
-                challenge = session.get(self._root, timeout=_SECONDS).headers.get("WWW-Authenticate", "")
+                response = session.get(self._root, timeout=_SECONDS)
+            challenge = response.headers.get("WWW-Authenticate", "") if self._is_of_registry(response) else ""
+            self._realm = _origin_of_realm(challenge)
             backend = "basic" if challenge.lower().startswith("basic") else "token"
             client = Client(insecure=is_local, auth_backend=backend)
             _limit(client.session, self._root, adapter)
             client.session.request = partial(client.session.request, timeout=_SECONDS)
+            client.auth.authenticate_request = partial(self._authenticate, client.auth.authenticate_request)
             client.auth.load_configs(client.get_container(f"{image.host}/{image.name}:{image.tag}"))
         self._client = client
         # oras would repeat requests for two minutes, also those with a body that was read
@@ -501,6 +504,21 @@ class Registry:
         headers = {**self._client.auth.get_auth_header(), **(headers or {})}
         return self._request(self._client, url, method, headers=headers, **options)
 
+    def _authenticate(self, answer: Any, response: Any, headers: object, *, refresh: bool = False) -> Any:  # noqa: ANN401 - of oras
+        """Answer a challenge of the registry, which names the server that receives the password: the realm.
+
+        That of a host to which the registry redirects is not answered: the host could name itself. Nor is one whose
+        realm differs from that of the registry's first challenge.
+        """
+        realm = _origin_of_realm(response.headers.get("WWW-Authenticate", ""))
+        if not self._is_of_registry(response) or (self._realm and realm != self._realm):
+            return headers, False
+        return answer(response, headers, refresh=refresh)
+
+    def _is_of_registry(self, response: Any) -> bool:  # noqa: ANN401 - of requests
+        """Return whether a response is that of the registry, and not that of a redirect to another host."""
+        return str(response.url).lower().startswith(self._root.lower())
+
     def _url(self, path: str) -> str:
         return f"{self._root}{self._image.name}/{path}"
 
@@ -557,6 +575,18 @@ class Registry:
             f"run `docker login {self._image.host}`, or write credentials to ~/.docker/config.json",
             code="store.denied",
         )
+
+
+def _origin_of_realm(challenge: str) -> str:
+    """Return the scheme and the host of the server that issues tokens; empty if a challenge has none.
+
+    Raises:
+        ValueError: The URL of the server is not valid.
+    """
+    from oras.auth.utils import parse_auth_header  # noqa: PLC0415 - an extra
+
+    realm = urlsplit(parse_auth_header(challenge).realm or "")
+    return f"{realm.scheme}://{realm.netloc}" if realm.netloc else ""
 
 
 def _reason(error: Exception) -> str:

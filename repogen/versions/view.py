@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from io import SEEK_END, BytesIO
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -28,7 +29,7 @@ from repogen.repository.inventory import read_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import BinaryIO
+    from io import BufferedReader
 
 HOST = "127.0.0.1"
 _BLOCK = 2**20
@@ -138,7 +139,7 @@ def open_viewer(graph: Graph, port: int = 0) -> Iterator[Viewer]:
         raise MissingExtraError("Netron is not installed", install_command("view"))
     assets = Path(spec.origin).parent
     try:
-        server = ThreadingHTTPServer((HOST, port), partial(_Handler, graph=graph, assets=assets))
+        server = _Server((HOST, port), partial(_Handler, graph=graph, assets=assets))
     except OSError as error:
         hint = "choose another port, or leave out --port for a free one"
         raise SpecError(f"port {port} can't be used: {reason(error)}", hint, code="view.port") from error
@@ -146,6 +147,11 @@ def open_viewer(graph: Graph, port: int = 0) -> Iterator[Viewer]:
         yield Viewer(server)
     finally:
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore a connection that was closed; by default, a traceback is printed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -176,43 +182,32 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
         path = unquote(urlsplit(self.path).path)
+        is_page = path in {"/", "/index.html"}
         try:
-            if path in {"/", "/index.html"}:
-                self._send(self._page(), ".html", with_body=with_body)
-            else:
-                self._send_file(path, with_body=with_body)
+            stream = BytesIO(self._page()) if is_page else self._open(path)
         except (OSError, ValueError, ContentError):  # ValueError: a name with a null byte
             self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with stream:
+            size = stream.seek(0, SEEK_END)
+            stream.seek(0)
+            self._send_head(size, ".html" if is_page else PurePosixPath(path).suffix)
+            while with_body and (block := stream.read(_BLOCK)):
+                self.wfile.write(block)
 
     def _page(self) -> bytes:
         page = (self._assets / "index.html").read_text(encoding="utf-8")
         return _DATE_META.sub("", _VERSION_META.sub(_META, page, count=1), count=1).encode()
 
-    def _send_file(self, path: str, *, with_body: bool) -> None:
+    def _open(self, path: str) -> BufferedReader:
         folder, _, name = path.rpartition("/")
-        kind = Path(name).suffix
         if folder == "/data" and name in self._graph.files:
             root = self._graph.directory
-        elif not folder and kind in _TYPES:
+        elif not folder and Path(name).suffix in _TYPES:
             root = self._assets
         else:
             raise FileNotFoundError(path)
-        file = require_inside(root / name, root)
-        with open_regular(file) as stream:
-            size = stream.seek(0, 2)
-            stream.seek(0)
-            self._send_head(size, kind)
-            if with_body:
-                self._copy(stream)
-
-    def _copy(self, stream: BinaryIO) -> None:
-        while block := stream.read(_BLOCK):
-            self.wfile.write(block)
-
-    def _send(self, content: bytes, kind: str, *, with_body: bool) -> None:
-        self._send_head(len(content), kind)
-        if with_body:
-            self.wfile.write(content)
+        return open_regular(require_inside(root / name, root))
 
     def _send_head(self, size: int, kind: str) -> None:
         self.send_response(HTTPStatus.OK)

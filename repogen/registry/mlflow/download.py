@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -16,10 +17,10 @@ from repogen.registry.mlflow.library import MlflowException, get_artifact_reposi
 from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION, is_pinned
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.responses import response_limits
+from repogen.responses import MAX_BYTES, response_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from repogen.artifacts.registry import RegistryEntry
     from repogen.artifacts.versions import Manifest
@@ -29,6 +30,11 @@ __all__ = ["connect", "download_model", "fetch_manifest", "fetch_version", "pinn
 _MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 _MAX_DOWNLOADS = 8
 _MAX_ENTRIES = 10_000
+_MAX_LISTED = 100_000
+"""Entries of all listed directories of a version, in addition to its own."""
+_MAX_LISTING_BYTES = 64 * 2**20
+_LISTING_SECONDS = 1200.0
+"""Time for all listings of one artifact; that of each one has a limit as well."""
 _DELETED = "check that its artifacts still exist; `repogen build --force` builds and registers a new version"
 
 
@@ -116,7 +122,8 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     with connection.doing(f"downloading {name}", _DELETED):
         artifacts = _artifacts(connection, entry)
         manifest = _manifest(artifacts, entry, directory)
-        sizes = _sizes(artifacts, {"", *(_folder(record.path) for record in manifest.files)})
+        paths = {str(PurePosixPath(record.path)) for record in manifest.files}
+        sizes = _sizes(artifacts, name, paths.union(ATTESTATION_FILES))
         _require_sizes(name, sizes, manifest)
         described = [file for file in ATTESTATION_FILES if sizes.get(file, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES]
         files = {file: sizes[file] for file in described} | {record.path: record.size for record in manifest.files}
@@ -133,7 +140,7 @@ def _artifacts(connection: Connection, entry: RegistryEntry) -> Any:  # noqa: AN
 
 def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest:  # noqa: ANN401 - mlflow is not typed
     name = f"{entry.name} version {entry.version}"
-    size = _sizes(artifacts, {""}).get(MANIFEST_FILE, 0)
+    size = _sizes(artifacts, name, {MANIFEST_FILE}).get(MANIFEST_FILE, 0)
     if size > MAX_TEXT_BYTES:
         raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
     _download(artifacts, MANIFEST_FILE, MAX_TEXT_BYTES, directory)
@@ -181,43 +188,80 @@ def _tree(artifacts: Any, uri: str) -> dict[str, int | None]:  # noqa: ANN401 - 
     Only the names in a listing are used, not its paths.
 
     Raises:
-        TrackingError: There are very many files and directories, or a name cannot be that of a file.
+        TrackingError: There are very many files and directories, listing them takes too long, or a name cannot be that
+            of a file.
     """
     files, folders, count = dict[str, int | None](), [""], 0
-    while folders:
-        folder = folders.pop()
-        for info in artifacts.list_artifacts(folder or None):
-            if info.path in {".", folder}:  # some stores list the directory itself
-                continue
-            count += 1
-            name = PurePosixPath(info.path).name
-            if count > _MAX_ENTRIES or not is_plain_name(name):
-                problem = f"{name!r:.60} as a file" if count <= _MAX_ENTRIES else f"more than {_MAX_ENTRIES} files"
-                raise TrackingError(
-                    f"the artifacts of {uri} are not those of a model: MLflow lists {problem}",
-                    "log the model again",
-                    code="tracking.server",
-                )
-            path = str(PurePosixPath(folder, name))
-            if info.is_dir:
-                folders.append(path)
-            else:
-                files[path] = None if info.file_size is None else max(0, int(info.file_size))
+    with _listing(artifacts, uri) as listed:
+        while folders:
+            folder = folders.pop()
+            for info in listed(folder):
+                if info.path in {".", folder}:  # some stores list the directory itself
+                    continue
+                count += 1
+                name = PurePosixPath(info.path).name
+                if count > _MAX_ENTRIES or not is_plain_name(name):
+                    problem = f"{name!r:.60} as a file" if count <= _MAX_ENTRIES else f"more than {_MAX_ENTRIES} files"
+                    raise _unusable(uri, f"MLflow lists {problem}")
+                path = str(PurePosixPath(folder, name))
+                if info.is_dir:
+                    folders.append(path)
+                else:
+                    files[path] = None if info.file_size is None else max(0, int(info.file_size))
     return files
 
 
-def _sizes(artifacts: Any, folders: Iterable[str]) -> dict[str, int]:  # noqa: ANN401 - mlflow is not typed
-    """Return the sizes of the files in folders, as the artifact store lists them; some stores do not know them."""
-    listed = ((folder, info) for folder in folders for info in artifacts.list_artifacts(folder or None))
-    return {
-        str(PurePosixPath(folder, PurePosixPath(info.path).name)): int(info.file_size)
-        for folder, info in listed
-        if not info.is_dir and info.file_size is not None
-    }
+def _sizes(artifacts: Any, name: str, files: Collection[str]) -> dict[str, int]:  # noqa: ANN401 - mlflow is not typed
+    """Return the sizes of files, as the artifact store lists them; some stores do not know them.
+
+    Raises:
+        TrackingError: Their directories have very many other files.
+    """
+    sizes, folders = dict[str, int](), {_folder(path) for path in files}
+    left = _MAX_LISTED + len(files) + len(folders)
+    with _listing(artifacts, name) as listed:
+        for folder in folders:
+            entries = listed(folder)
+            left -= len(entries)
+            if left < 0:
+                raise _unusable(name, f"MLflow lists more than {_MAX_LISTED} other files")
+            for info in entries:
+                path = str(PurePosixPath(folder, PurePosixPath(info.path).name))
+                if path in files and not info.is_dir and info.file_size is not None:
+                    sizes[path] = int(info.file_size)
+    return sizes
+
+
+@contextmanager
+def _listing(artifacts: Any, name: str) -> Iterator[Callable[[str], list[Any]]]:  # noqa: ANN401 - the same
+    """Give a function that returns the entries of a directory; all listings in the block have limits together.
+
+    Raises:
+        TrackingError: They take too long.
+        ResponseError: They are too large.
+    """
+    end = time.monotonic() + _LISTING_SECONDS
+
+    def listed(folder: str) -> list[Any]:
+        if time.monotonic() > end:
+            raise _unusable(name, "MLflow takes too long to list them")
+        return list(artifacts.list_artifacts(folder or None))
+
+    with response_limits(MAX_BYTES, total=_MAX_LISTING_BYTES):
+        yield listed
+
+
+def _unusable(name: str, problem: str) -> TrackingError:
+    return TrackingError(
+        f"the artifacts of {name} are not those of a model: {problem}",
+        "log the model again",
+        code="tracking.server",
+    )
 
 
 def _folder(path: str) -> str:
-    return str(PurePosixPath(path).parent).removeprefix(".")
+    parent = PurePosixPath(path).parent
+    return str(parent) if parent.name else ""
 
 
 def _require_sizes(name: str, sizes: Mapping[str, int], manifest: Manifest) -> None:

@@ -100,6 +100,19 @@ def _sparse(path: Path) -> None:
         stream.truncate(2**43)
 
 
+@pytest.mark.parametrize("name", ["planted", "attestation.json"])
+def test_file_that_is_not_part_of_a_version_is_not_signed(publisher: Publisher, tmp_path: Path, name: str) -> None:
+    """It is not read either: it could have any size."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    key, _ = write_keys(tmp_path)
+    _sparse(version / name)
+    with pytest.raises(PublishError) as caught:
+        repogen.sign("m", key=key, repository=publisher.repository)
+    assert caught.value.code == "sign.damaged"
+    assert not (version / "model.sig").exists()
+
+
 def _unsigned_version(model: Path) -> None:
     """Add a version that is not served, and whose config.pbtxt is used."""
     shutil.copytree(model / "1", model / "2")

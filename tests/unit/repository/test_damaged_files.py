@@ -55,7 +55,7 @@ def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A file that exists and cannot be read is reported, not raised as an OSError."""
     manifest = published(tmp_path, 10)
 
-    def failing(path: Path, _remembered: object = None) -> str:
+    def failing(path: Path, *_: object) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("repogen.repository.digest.sha256_file", failing)

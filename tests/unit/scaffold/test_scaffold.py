@@ -127,6 +127,20 @@ def test_force_writes_the_spec_again_beside_the_example(here: Path) -> None:
     assert [path.name for path in scaffold(here, force=True)] == ["repogen.yaml"]
 
 
+@pytest.mark.parametrize("link", [".github", "project/kubernetes", "project/repogen.yaml"])
+def test_nothing_is_written_through_links(tmp_path: Path, link: str) -> None:
+    """Another user could have planted one that leads to a directory of keys, for example."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (tmp_path / link).symlink_to(tmp_path / "elsewhere" / ("file" if link.endswith(".yaml") else ""))
+    with pytest.raises(SpecError, match="is a link") as caught:
+        scaffold(directory, force=True, github=True, kubernetes=True)
+    assert caught.value.code == "init.exists"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_workflow_passes_actionlint(tmp_path: Path) -> None:
     """The generated workflow passes the same check as the project's workflows."""
     (tmp_path / ".git").mkdir()

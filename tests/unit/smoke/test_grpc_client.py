@@ -36,6 +36,7 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         self.headers: list[dict[str, str]] = []
         self.address = ""
         self.version = ""
+        self.reason = ""
         self.count = 1
         self.padding = b""
 
@@ -49,9 +50,13 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         response.parameters["padding"].string_param = self.padding.decode()
         return response
 
+    def ModelConfig(self, _request: object, context: grpc.ServicerContext) -> None:  # noqa: N802 - as above
+        """Reject the request."""
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.reason[:4000])
+
     def RepositoryIndex(self, *_: object) -> RepositoryIndexResponse:  # noqa: N802 - as above
         """Return the same model as often as requested."""
-        model = RepositoryIndexResponse.ModelIndex(name="m", version=self.version, state="READY")
+        model = RepositoryIndexResponse.ModelIndex(name="m", version=self.version, state="READY", reason=self.reason)
         return RepositoryIndexResponse(models=[model] * self.count)
 
 
@@ -110,6 +115,17 @@ def test_version_in_the_index(echo: tuple[Echo, GrpcClient]) -> None:
         service.version = text
         with pytest.raises(RefusedError, match="which is not a number"):
             client.index()
+
+
+def test_texts_of_a_server_are_one_short_line(echo: tuple[Echo, GrpcClient]) -> None:
+    """Other lines could look like those of repogen."""
+    server, client = echo
+    server.version, server.reason = "1", "a\nerror: b\n" + "c" * 9000
+    (entry,) = client.index()
+    assert (entry.reason[:14], len(entry.reason)) == ("a error: b ccc", 2000)
+    with pytest.raises(RefusedError) as caught:
+        client.config("m", 1)
+    assert (caught.value.message[:10], len(caught.value.message)) == ("a error: b", 2000)
 
 
 def test_large_index_is_rejected(echo: tuple[Echo, GrpcClient]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,13 @@ def test_model_without_inputs_rejects_no_dtype(simulated: Simulated) -> None:
 def test_flaw_fails_its_check(simulated: Simulated, flaw: str, expected: list[str]) -> None:
     """Each flaw fails its own check and no other."""
     assert expected == failed(checks_of(simulated, flaw))
+
+
+def test_details_have_a_limited_length(simulated: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They contain names and shapes that the server returned."""
+    monkeypatch.setattr(sys.modules[run_checks.__module__], "_MAX_DETAIL", 20)
+    (detail,) = (check.detail for check in checks_of(simulated, "metadata") if not check.passed)
+    assert (len(detail), detail[-1]) == (20, "…")
 
 
 @pytest.mark.parametrize("flaw", ["numbers", "nan"])

@@ -331,18 +331,22 @@ def test_limits_are_those_of_the_image(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @contextmanager
-def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[str | None]]]:
+def hostile_registry(
+    status: int, headers: dict[str, str], body: bytes, answers: dict[str, tuple[int, dict[str, str]]] | None = None
+) -> Iterator[tuple[str, list[str | None]]]:
     """Run a registry that gives every request one response; yield its address and the credentials that it received.
 
-    A response is closed after the body, whatever its length is said to be.
+    A response is closed after the body, whatever its length is said to be. ``answers`` have the status and the headers
+    for some paths.
     """
     credentials: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
         def respond(self) -> None:
             credentials.append(self.headers.get("Authorization"))
-            self.send_response(status)
-            for name, value in ({"Content-Length": str(len(body))} | headers).items():
+            own_status, own_headers = (answers or {}).get(self.path, (status, headers))
+            self.send_response(own_status)
+            for name, value in ({"Content-Length": str(len(body))} | own_headers).items():
                 self.send_header(name, value)
             self.end_headers()
             with suppress(OSError):
@@ -354,7 +358,7 @@ def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Itera
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_port}", credentials
@@ -431,6 +435,51 @@ def test_credentials_are_sent_to_the_registry_only(tmp_path: Path, monkeypatch: 
             registry._client.auth.set_basic_auth("user", "secret")  # noqa: SLF001 - as docker login
             registry.upload(tmp_path / "file")
         assert (sent[-1] is not None, received) == (True, [None])
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_password_is_not_sent_where_a_redirect_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """The store of a registry's blobs names itself as the server that issues tokens."""
+    headers: dict[str, str] = {}
+    with hostile_registry(status, headers, b"") as (store, received):
+        headers["WWW-Authenticate"] = f'Bearer realm="http://{store}/token",service="x"'
+        redirect = (307, {"Location": f"http://{store}/blob"})
+        error = denied_access(tmp_path, monkeypatch, {"/v2/": (200, {}), "/v2/m/manifests/1": redirect})
+    assert (error.code, set(received)) == ("store.denied", {None})
+
+
+@pytest.mark.parametrize("realm", ["http://{}/token", "{}/token"])
+def test_realm_is_that_of_the_first_challenge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, realm: str) -> None:
+    """Another one, of a response for one image, is not used."""
+    with hostile_registry(200, {}, b'{"token": "x"}') as (other, received):
+        answers = {
+            path: (401, {"WWW-Authenticate": f'Bearer realm="{url}",service="x"'})
+            for path, url in {"/v2/": "http://127.0.0.1:9/token", "/v2/m/manifests/1": realm.format(other)}.items()
+        }
+        error = denied_access(tmp_path, monkeypatch, answers)
+    assert (error.code, received) == ("store.denied", [])
+
+
+def denied_access(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, dict[str, str]]]
+) -> PublishError:
+    """Return the error of reading an image of a registry that Docker has a password for.
+
+    Args:
+        tmp_path: Of the test.
+        monkeypatch: The same.
+        answers: The status and the headers for each path.
+    """
+    with hostile_registry(200, {}, b"", answers) as (host, _):
+        auth = b64encode(b"user:secret").decode()
+        (tmp_path / ".docker").mkdir()
+        (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        with pytest.raises(PublishError) as caught, Registry(reference(image(f"oci://{host}/m:1"))) as registry:
+            registry.layers()
+    return caught.value
 
 
 def test_nothing_is_sent_without_tls() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,6 +99,14 @@ def _list_file(version: Path, path: str) -> None:
     _replace_manifest(version, files=(*read_manifest(version).files, FileRecord(path, "0" * 64, 1)))
 
 
+def _label_file(version: Path) -> None:
+    """Add class names with the name of other ones."""
+    (version / "labels-01234567.txt").write_bytes(b"a\n")
+    document = json.loads((version / "manifest.json").read_text())
+    document["files"].append({"path": "labels-01234567.txt", "sha256": sha256(b"a\n").hexdigest(), "size": 2})
+    (version / "manifest.json").write_text(json.dumps(document))
+
+
 def _link_out(version: Path) -> None:
     outside = version.parent.parent.parent / "outside"
     outside.write_bytes((version / "model.onnx").read_bytes())
@@ -131,6 +140,7 @@ SPOILS: list[tuple[str, Callable[[Path], object], str]] = [
     ("other model", lambda version: _replace_manifest(version, model="n"), "publish.altered-source"),
     ("listed manifest", lambda version: _list_file(version, "manifest.json"), "publish.altered-source"),
     ("listed twice", lambda version: _list_file(version, "model.onnx"), "publish.altered-source"),
+    ("class names of another version", _label_file, "publish.unverified"),
     ("other config", lambda version: _config(version, 'name: "m" max_batch_size: -3'), "publish.unservable"),
     (
         "another backend",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -93,6 +95,22 @@ def test_link_out_of_the_version_is_not_served(address: tuple[str, int], graph: 
     (graph.directory / "model.onnx").unlink()
     (graph.directory / "model.onnx").symlink_to(tmp_path / "secret")
     assert get(address, "/data/model.onnx")[0] == 404
+
+
+def test_closed_connections_print_nothing(
+    address: tuple[str, int], graph: Graph, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Any user of the machine can open one and close it at once."""
+    (graph.directory / "model.onnx").write_bytes(bytes(2**23))
+    for path in ("/data/model.onnx", "/", "/missing"):
+        with socket.create_connection(address) as connection:
+            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {address[0]}:{address[1]}\r\n\r\n".encode())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+    assert get(address, "/missing")[0] == 404
+    for thread in threading.enumerate():
+        if "process_request" in thread.name:
+            thread.join()
+    assert capfd.readouterr().err == ""
 
 
 def test_port_in_use(graph: Graph) -> None:

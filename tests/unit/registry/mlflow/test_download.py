@@ -17,7 +17,7 @@ from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow import download
 from repogen.registry.mlflow.access import fetch_model, pin_model
 from repogen.registry.mlflow.download import download_model, fetch_version, pinned_uri
-from repogen.registry.mlflow.library import get_artifact_repository
+from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.uri import is_pinned
 from repogen.responses import ResponseError
@@ -155,6 +155,31 @@ def test_directories_without_end(
     monkeypatch.setattr(download, "get_artifact_repository", lambda *_, **__: EndlessArtifacts())
     with pytest.raises(TrackingError, match="more than 10000 files"):
         download_model(store, registered, tmp_path)
+
+
+def test_listings_of_a_version_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest can name many directories, for each of which a server lists many files; few are kept in memory."""
+    artifacts, files = MagicMock(), [f"{number}/a" for number in range(9)]
+    artifacts.list_artifacts.return_value = [FileInfo(name, is_dir=False, file_size=3) for name in "abcdef"]
+    assert download._sizes(artifacts, "m", {"0/a", "d"}) == {"0/a": 3, "d": 3}  # noqa: SLF001 - as below
+    monkeypatch.setattr(download, "_MAX_LISTED", 20)
+    with pytest.raises(TrackingError, match="more than 20 other files") as caught:
+        download._sizes(artifacts, "m", files)  # noqa: SLF001 - as below
+    assert caught.value.code == "tracking.server"
+    monkeypatch.setattr(download, "_LISTING_SECONDS", -1)
+    for attempt in (lambda: download._sizes(artifacts, "m", files), lambda: download._tree(artifacts, "m")):  # noqa: SLF001 - as below
+        with pytest.raises(TrackingError, match="takes too long"):
+            attempt()
+
+
+def test_listings_have_a_limit_on_their_total_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each response is smaller."""
+    monkeypatch.setattr(download, "_MAX_LISTING_BYTES", 2000)
+    body = json.dumps({"files": [{"path": name, "is_dir": False, "file_size": 1} for name in "abc"]}).encode()
+    with responding(200, body, []) as uri:
+        artifacts = get_artifact_repository("mlflow-artifacts:/1", tracking_uri=uri)
+        with pytest.raises(MlflowException, match="larger than 2000 bytes in total"):
+            download._sizes(artifacts, "m", [f"{number}/a" for number in range(50)])  # noqa: SLF001 - as above
 
 
 def test_file_is_not_listed_before_it_is_downloaded(tmp_path: Path) -> None:

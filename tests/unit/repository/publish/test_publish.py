@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import PublishError
+from repogen.repository import transaction
 from repogen.repository.filesystem import Disk
 from repogen.repository.layout import versions
 from repogen.repository.lock import locked
@@ -313,6 +314,19 @@ def test_label_files_are_next_to_the_config(stage: Stage, repository: Path) -> N
     (repository / "m" / path.name).write_text("spoiled")
     publish(stage(b"3", labels=("c", "d")), repository, breaking=False)
     assert (repository / "m" / path.name).read_text() == "c\nd\n"
+
+
+def test_label_file_of_another_version_is_not_replaced(
+    stage: Stage, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile version may have a file with the same first digits of the sha256; finding one takes minutes."""
+    publish(stage(labels=("a", "b")), repository, breaking=False)
+    (path,) = (repository / "m").glob("labels-*.txt")
+    path.write_text("c\n")  # what the other version has
+    monkeypatch.setattr(transaction, "is_named_by", lambda *_: True)
+    with pytest.raises(PublishError, match="which another version uses"):
+        publish(stage(b"2", labels=("a", "b")), repository, breaking=False)
+    assert (path.read_text(), (repository / "m" / "2").exists()) == ("c\n", False)
 
 
 def test_directory_that_is_used_for_something_else(stage: Stage, repository: Path) -> None:
