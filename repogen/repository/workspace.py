@@ -264,10 +264,22 @@ def _create(container: Path) -> tuple[Path, FileLock]:
 
 def _remove(root: Path) -> None:
     try:
-        remove_tree(root)
+        _remove_locked(root)
     except KeyboardInterrupt:  # the first Ctrl-C, at the end of a build
-        remove_tree(root)
+        _remove_locked(root)
         raise
+
+
+def _remove_locked(root: Path) -> None:
+    """Delete the directory of a build as far as possible, its lock last: a sweep removes only what has a lock."""
+    with suppress(OSError):
+        for path in root.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                remove_tree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+        if {path.name for path in root.iterdir()} <= {_LOCK}:
+            remove_tree(root)
 
 
 def _make_container(container: Path) -> None:
@@ -318,7 +330,7 @@ def _remove_root(root: Path) -> None:
         return
     lock = try_lock(root / _LOCK)
     if lock is not None:
-        remove_tree(root)
+        _remove_locked(root)
         lock.release()
 
 
