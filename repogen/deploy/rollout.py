@@ -124,7 +124,11 @@ class Rollout:
         except BaseException:
             self._go_back(attempts)
             raise
-        return GroupResult(tuple(self._go_back(attempts)), complete=False, interrupted=interrupted)
+        try:
+            models = self._go_back(attempts)
+        except KeyboardInterrupt:  # a model that was restored before stays as it is
+            interrupted, models = True, self._go_back(attempts)
+        return GroupResult(tuple(models), complete=False, interrupted=interrupted)
 
     def unload(self, name: str) -> ModelDeployment:
         """Unload a model."""

@@ -1,0 +1,38 @@
+"""The restore of a group, at an interrupt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
+
+from repogen.artifacts.progress import Silent
+from repogen.deploy.rollout import Rollout
+from repogen.errors import SmokeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+
+def test_interrupt_during_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed group is restored completely, and the report has the error of the model."""
+    calls: list[int] = []
+
+    def go_back(_: Rollout, attempts: Sequence[object]) -> list[object]:
+        calls.append(len(attempts))
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return list(attempts)
+
+    def fail(*_: object) -> None:
+        raise SmokeError("version 2 failed")
+
+    monkeypatch.setattr(Rollout, "_go_back", go_back)
+    monkeypatch.setattr(Rollout, "_deploy_model", fail)
+    rollout = Rollout(MagicMock(), Path(), 1.0, Silent(), MagicMock())
+    result = rollout.deploy((MagicMock(selected=True),))
+    assert calls == [1, 1]
+    assert (result.complete, result.interrupted) == (False, True)
+    assert [attempt.error.message for attempt in result.models] == ["version 2 failed"]  # type: ignore[union-attr] # set
