@@ -193,8 +193,11 @@ class _ModelCommit:
                 tag = self._store.create(self._config_key, content)
             else:
                 tag = self._store.replace(self._config_key, content, stored.tag)
-        except RepogenError:
-            # the request may have had its effect: removing the version could remove what is served
+        except ChangedError:  # the request had no effect
+            raise
+        except BaseException:
+            # the request, or one that an interrupt left to another thread, may have its effect: removing the version
+            # could remove what is served
             for claim in self._claims:
                 claim.abandon()
             self._claims = []

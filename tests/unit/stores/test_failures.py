@@ -221,6 +221,32 @@ def test_store_that_fails_midway(
     raise AssertionError("more than 20 calls")
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_interrupt_after_the_change(
+    error: type[BaseException], dir_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that replaces config.pbtxt has its effect, and its response does not arrive: the version is kept."""
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
+
+    publisher.publish(weights=b"w0")
+    repogen.publish("m", source=publisher.repository, target=dir_url)
+    publisher.publish(weights=b"w1")
+    original = DirectoryBucket.replace
+
+    def replace(store: DirectoryBucket, key: str, *arguments: Any) -> Any:
+        tag = original(store, key, *arguments)
+        if key.endswith("config.pbtxt"):
+            raise error
+        return tag
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryBucket, "replace", replace)
+        with pytest.raises(error):
+            repogen.publish("m", source=publisher.repository, target=dir_url)
+    assert repogen.versions("m", repository=dir_url).models[0].served == (2,)
+    assert repogen.verify(dir_url).findings == ()
+
+
 def end_of_lease(url: str, version: int) -> None:
     """Delete the claim of this process if it was left, as the store went away: another one would take it over."""
     store_of(url).delete([f"team/models/{claim_name('m', version)}"])
