@@ -454,3 +454,19 @@ def test_claim_that_a_store_never_creates(dir_url: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(Claim, "_created", lambda _: False)
     with pytest.raises(PublishError, match="rejected 201 attempts"):
         Claim(store_of(dir_url), claim_name("m", 1)).acquire(lambda: None)
+
+
+def test_claim_that_is_always_renewed(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can write to the bucket could let every publish wait without an end."""
+    store = store_of(dir_url)
+    key = claim_name("m", 1)
+    tag, clock = [store.create(key, b"0")], [0.0]
+
+    def renew(_: float) -> None:
+        clock[0] += 100
+        tag[0] = store.replace(key, b"%d" % clock[0], tag[0])
+
+    monkeypatch.setattr("repogen.stores.claim.time", SimpleNamespace(monotonic=lambda: clock[0], sleep=renew))
+    with pytest.raises(PublishError, match=r"the claim \.repogen\.m\.1\.claim\.json for 60 minutes") as caught:
+        Claim(store, key).acquire(lambda: None)
+    assert caught.value.code == "store.changed"
