@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
-from repogen.stores.interface import MAX_OBJECTS, MAX_PAGES, ChangedError, StoredObject
+from repogen.stores.fsspec_store import FsspecStore, Pages, missing_extra
+from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 _PARALLEL_PARTS = 4
+_PAGE_OBJECTS = 1000
+"""The default is 5000, and a page has a limited size."""
 
 
 class AzureStore(FsspecStore):
@@ -48,19 +50,22 @@ class AzureStore(FsspecStore):
     async def _list(self, prefix: str) -> list[StoredObject]:
         container = self.filesystem.service_client.get_container_client(self.bucket)
         objects: list[StoredObject] = []
-        pages = 0
+        pages = Pages()
+        listing = container.list_blobs(name_starts_with=prefix, include=["metadata"], results_per_page=_PAGE_OBJECTS)
+        listed = listing.by_page()
         try:
-            async for page in container.list_blobs(name_starts_with=prefix, include=["metadata"]).by_page():
-                pages += 1
-                if pages > MAX_PAGES:
-                    raise too_large(f"more than {MAX_PAGES} pages of a listing")
+            async for page in listed:
+                number = 0
                 async for each in page:
+                    number += 1
                     # accounts with a hierarchical namespace list directories as well
                     if not (each.metadata or {}).get("hdi_isfolder"):
                         modified = each.last_modified.timestamp()
                         objects.append(StoredObject(each.name, int(each.size), _quoted(each.etag), modified))
                 if len(objects) > MAX_OBJECTS:
                     break
+                if listed.continuation_token:
+                    pages.add(number)
         except self._azure.ResourceNotFoundError as error:
             raise FileNotFoundError(self.bucket) from error
         return objects

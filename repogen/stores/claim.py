@@ -3,7 +3,7 @@
 It is created with a conditional write, so of several processes one succeeds; the others wait, and then take the next
 number. The owner rewrites it every few seconds. A process that finds it unchanged for two minutes, or that runs on the
 same machine and sees that the owner has ended, takes it over and removes what the owner uploaded. No clocks are
-compared.
+compared. After an hour, a process does not wait any longer: who can write to the bucket can renew any claim.
 
 The key is a file in the repository's root, where Triton ignores files.
 """
@@ -37,6 +37,8 @@ LEASE_SECONDS = 120.0
 RENEWAL_SECONDS = 20.0
 """Time after which the owner rewrites its claim."""
 
+_MAX_SECONDS = 3600.0
+"""Time to wait for other processes."""
 _MAX_BYTES = 4096
 _MAX_WAIT = 2.0
 _MAX_REFUSALS = 200
@@ -102,9 +104,11 @@ class Claim:
             wait: Called once if another process has the claim.
 
         Raises:
-            PublishError: The store rejects the creation of the claim, although it does not exist.
+            PublishError: The store rejects the creation of the claim, although it does not exist; or other processes
+                had it for an hour.
         """
-        last_tag, since, pause, absent = "", time.monotonic(), 0.1, 0
+        began = time.monotonic()
+        last_tag, since, pause, absent = "", began, 0.1, 0
         while not self._created():
             tag, content = self._current()
             absent = 0 if tag else absent + 1
@@ -120,6 +124,12 @@ class Claim:
                 last_tag, since = tag, time.monotonic()
             if tag and (_has_ended(content) or time.monotonic() - since > LEASE_SECONDS) and self._took_over(tag):
                 break
+            if time.monotonic() - began > _MAX_SECONDS:
+                raise PublishError(
+                    f"other processes had the claim {self.key} for {_MAX_SECONDS / 60:.0f} minutes",
+                    "run the command again after they have published; if none is running, delete this object",
+                    code="store.changed",
+                )
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the requests of several processes
             pause = min(_MAX_WAIT, pause * 1.5)
         threading.Thread(target=self._keep, daemon=True).start()

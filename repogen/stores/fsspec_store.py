@@ -12,7 +12,7 @@ from repogen.distribution import install_command
 from repogen.errors import NO_THREAD, MissingExtraError, PublishError, SpecError, first_line
 from repogen.responses import INVALID_RESPONSE, MAX_BYTES, SECONDS, ResponseError, response_limits
 from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
-from repogen.stores.limits import limit_responses
+from repogen.stores.limits import TotalTime, limit_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +25,10 @@ _MAX_KEY = 4096
 """Characters of the key of an object; the stores allow 1024."""
 _WRITE_SECONDS = 600.0
 """A store may need minutes to copy a large object, or to complete one from its parts."""
+_MAX_PAGES = 2_000
+_MAX_EMPTY_PAGES = 20
+"""One after another; Azure and Google may send some."""
+_LISTED_PER_SECOND = 500
 _LOGGERS = ("adlfs", "azure", "aiobotocore", "botocore", "fsspec", "gcsfs", "s3fs")
 
 
@@ -221,6 +225,33 @@ def _required(stored: StoredObject, prefix: str) -> StoredObject:
             code="store.key",
         )
     return stored
+
+
+class Pages:
+    """Limits on the pages of a listing: a response may always name another page, have no objects, and be slow."""
+
+    def __init__(self) -> None:
+        """Begin a listing."""
+        self._time = TotalTime("a listing of the store", _LISTED_PER_SECOND)
+        self._pages = self._empty = self._objects = 0
+
+    def add(self, objects: int) -> None:
+        """Count a page that another one follows.
+
+        Args:
+            objects: Their number in the page.
+
+        Raises:
+            PublishError: There are too many pages, or the time is over.
+        """
+        self._pages += 1
+        self._empty = 0 if objects else self._empty + 1
+        self._objects += objects
+        if self._pages >= _MAX_PAGES:
+            raise too_large(f"more than {_MAX_PAGES} pages of a listing")
+        if self._empty >= _MAX_EMPTY_PAGES:
+            raise too_large(f"{_MAX_EMPTY_PAGES} pages of a listing without objects")
+        self._time.require(self._objects)
 
 
 def _limited(size: int) -> Any:  # noqa: ANN401 - fsspec has no types

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from repogen.errors import PublishError
 from repogen.responses import SECONDS
-from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
-from repogen.stores.interface import MAX_PAGES, ChangedError, StoredObject
+from repogen.stores.fsspec_store import FsspecStore, Pages, missing_extra
+from repogen.stores.interface import ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,17 +42,19 @@ class GcsStore(FsspecStore):
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
         page: dict[str, str] = {}
-        for _ in range(MAX_PAGES):
+        pages = Pages()
+        while True:
             answer = self._call("GET", f"b/{quote(self.bucket)}/o", json_out=True, prefix=prefix, **page)
-            for entry in answer.get("items") or ():
+            entries = answer.get("items") or ()
+            for entry in entries:
                 if entry.get("contentEncoding", "identity") not in {"", "identity"}:
                     raise _compressed(entry["name"])
                 modified = datetime.fromisoformat(entry["updated"]).timestamp()
                 yield StoredObject(entry["name"], int(entry["size"]), str(entry["generation"]), modified)
             if not answer.get("nextPageToken"):
                 return
+            pages.add(len(entries))
             page = {"pageToken": answer["nextPageToken"]}
-        raise too_large(f"more than {MAX_PAGES} pages of a listing")
 
     def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
         # the request that gcsfs makes, with a condition that it does not have

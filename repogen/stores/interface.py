@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 MAX_OBJECTS = 200_000
 """Maximum number of objects in a repository; a store may stop listing after one more."""
 
-MAX_PAGES = 2_000
-"""Pages of a listing; a response may always name another page, and have no objects."""
-
 
 class ChangedError(Exception):
     """The condition of a write does not hold: another process wrote, created or deleted the object."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
-from repogen.stores.interface import MAX_PAGES, ChangedError, StoredObject
+from repogen.stores.fsspec_store import FsspecStore, Pages, missing_extra, too_large
+from repogen.stores.interface import ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,14 +65,16 @@ class S3Store(FsspecStore):
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
         page: dict[str, str] = {}
-        for _ in range(MAX_PAGES):
+        pages = Pages()
+        while True:
             answer = self._call("list_objects_v2", Prefix=prefix, **page)
-            for entry in answer.get("Contents") or ():
+            entries = answer.get("Contents") or ()
+            for entry in entries:
                 yield StoredObject(entry["Key"], entry["Size"], entry["ETag"], entry["LastModified"].timestamp())
             if not answer.get("IsTruncated"):
                 return
+            pages.add(len(entries))
             page = {"ContinuationToken": answer["NextContinuationToken"]}
-        raise too_large(f"more than {MAX_PAGES} pages of a listing")
 
     def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from repogen.repository.ownership import OWNER_FILE
 from repogen.repository.version_policy import served_versions
 from repogen.stores.claim import claimed_version
 from repogen.stores.interface import MAX_OBJECTS
+from repogen.stores.limits import TotalTime
 from repogen.stores.pinned import is_pinned, own_config, pinned_versions
 from repogen.triton_config.text.parse import parse
 
@@ -50,6 +52,8 @@ _METADATA = frozenset({CONFIG_FILE, MANIFEST_FILE, OWNER_FILE, UNCONFIRMED_FILE}
 _MAX_TIME = 2.0**33
 """Seconds since 1970, about 270 years."""
 _MAX_LISTINGS = 100
+_READ_PER_SECOND = 100
+"""Objects; few of them are small files, which are read in parallel."""
 _REQUESTS = 16
 _DOWNLOADS = 4
 _VERSION_DEPTH = 3
@@ -128,9 +132,10 @@ class WorkingCopy:
         Raises:
             RepogenError: The store does not respond, or has a key that cannot be the path of a file.
         """
+        total = self._total_time()
         for _ in range(_MAX_LISTINGS):
-            visible = self._listing(model)
-            if not self._is_torn(visible):
+            visible = self._listing(model, total)
+            if not self._is_torn(visible, total):
                 break
         else:
             raise _changed_meanwhile(self.url, model or "the repository")
@@ -141,7 +146,7 @@ class WorkingCopy:
         changed = [each for key, each in visible.items() if not self._is_current(key, each)]
         self._require_space(filter(self._is_small, changed))
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            list(pool.map(self._materialize, changed))
+            list(pool.map(partial(self._materialize, total=total), changed))
         self._restore_configs(visible)
         self._record_digests(changed)
 
@@ -154,8 +159,10 @@ class WorkingCopy:
         self._needed.update(versions)
         pending = [each.stored for each in self.entries.values() if not each.complete and self._is_small(each.stored)]
         self._require_space(pending)
+        total = self._total_time()
+        total.require(len(self.entries))
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            list(pool.map(self._materialize, pending))
+            list(pool.map(partial(self._materialize, total=total), pending))
         self._record_digests(pending)
 
     def fetch(self, paths: Iterable[Path]) -> None:
@@ -220,10 +227,14 @@ class WorkingCopy:
         """Record that the local file of an object has its bytes."""
         self.entries[stored.key] = Entry(stored, identity_of(self.local(stored.key)), complete)
 
-    def _listing(self, model: str) -> dict[str, StoredObject]:
+    def _total_time(self) -> TotalTime:
+        return TotalTime(f"the listing of {self.url}, with the small files,", _READ_PER_SECOND)
+
+    def _listing(self, model: str, total: TotalTime) -> dict[str, StoredObject]:
         """Return the objects without claims, and without the versions that are claimed before or after the listing."""
         objects = self._objects(model)
-        self._read_configs(objects)
+        total.require(len(objects))
+        self._read_configs(objects, total)
         later = {each.key for each in self.store.list(self._key(".repogen."))}
         claims = {pair: key for key in (*objects, *later) if (pair := self._claim_of(key)) is not None}
         self.finished = [key for (name, number), key in claims.items() if self._serves(name, number)]
@@ -233,7 +244,7 @@ class WorkingCopy:
             if self._claim_of(key) is None and not self._is_incomplete(key, claims)
         }
 
-    def _is_torn(self, visible: dict[str, StoredObject]) -> bool:
+    def _is_torn(self, visible: dict[str, StoredObject], total: TotalTime) -> bool:
         """Return whether a version was published while the objects were listed, so that a part of it is listed.
 
         Its manifest is not listed, but exists now; or the config.pbtxt that was read later names it.
@@ -242,6 +253,7 @@ class WorkingCopy:
         listed = {each for each in versions if self._key(*each, MANIFEST_FILE) in visible}
         built = {model for model, _ in listed}
         for model, number in versions - listed:
+            total.require()
             is_new = model in built or self._key(model, CONFIG_FILE) not in visible
             manifest = self._key(model, number, MANIFEST_FILE)
             if is_new and any(each.key == manifest for each in self.store.list(manifest)):
@@ -371,7 +383,7 @@ class WorkingCopy:
             return key.endswith("/") or identity_of(self.local(key)) == entry.identity
         return False
 
-    def _read_configs(self, objects: dict[str, StoredObject]) -> None:
+    def _read_configs(self, objects: dict[str, StoredObject], total: TotalTime) -> None:
         """Read the models' config.pbtxt, before it is decided which versions are complete."""
         configs = {key: each for key, each in objects.items() if self.is_config(key)}
         if sum(min(each.size, MAX_CONFIG_BYTES) for each in configs.values()) > _MAX_CONFIGS_BYTES:
@@ -385,17 +397,21 @@ class WorkingCopy:
                 del self.configs[key]
         changed = [each for key, each in configs.items() if getattr(self.configs.get(key), "tag", "") != each.tag]
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            for each, content in zip(changed, pool.map(self._content, changed), strict=True):
+            for each, content in zip(changed, pool.map(partial(self._content, total=total), changed), strict=True):
                 if content is not None:
                     self.configs[each.key] = StoredConfig(content, each.tag)
 
-    def _content(self, stored: StoredObject) -> bytes | None:
-        try:
-            return self.store.read(
-                stored.key, MAX_CONFIG_BYTES + 1
-            )  # the reader of the file reports one that is larger
+    def _content(self, stored: StoredObject, total: TotalTime) -> bytes | None:
+        try:  # the reader of the file reports one that is larger
+            return self._read(stored, MAX_CONFIG_BYTES + 1, total)
         except FileNotFoundError:
             return None
+
+    def _read(self, stored: StoredObject, limit: int, total: TotalTime) -> bytes:
+        total.require()
+        content = self.store.read(stored.key, limit)
+        total.require(received=len(content))
+        return content
 
     def _remove_unknown(self, model: str, visible: dict[str, StoredObject]) -> None:
         """Remove local files that the store does not have, such as those of a publish that another process preceded."""
@@ -406,7 +422,7 @@ class WorkingCopy:
             if model:
                 _remove_empty_directories(root / model)
 
-    def _materialize(self, stored: StoredObject) -> None:
+    def _materialize(self, stored: StoredObject, total: TotalTime) -> None:
         path = self.local(stored.key)
         try:
             if stored.key.endswith("/"):  # consoles create such objects for directories
@@ -415,7 +431,7 @@ class WorkingCopy:
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-            complete = self._write(stored, path)
+            complete = self._write(stored, path, total)
             # the digest of a placeholder is recorded by its time, which no other file has
             nanoseconds = int(stored.modified) * 10**9 + (0 if complete else next(_COUNTER))
             os.utime(path, ns=(nanoseconds, nanoseconds))
@@ -425,14 +441,14 @@ class WorkingCopy:
             raise _cannot_copy(self.url, stored.key, error) from error
         self.placed(stored, complete=complete)
 
-    def _write(self, stored: StoredObject, path: Path) -> bool:
+    def _write(self, stored: StoredObject, path: Path, total: TotalTime) -> bool:
         """Write an object's bytes, or a placeholder; return whether the file has the bytes."""
         is_small = self._is_small(stored)
         with path.open("xb") as stream:
             if self.is_config(stored.key) and stored.key in self.configs:
                 stream.write(self.configs[stored.key].content)
             elif is_small and stored.size:
-                stream.write(self.store.read(stored.key, MAX_TEXT_BYTES + 1))
+                stream.write(self._read(stored, MAX_TEXT_BYTES + 1, total))
             else:
                 stream.truncate(stored.size)
         return is_small or not stored.size

@@ -365,11 +365,63 @@ def test_object_that_has_no_end(key: str, hostile_s3: Store, tmp_path: Path) -> 
         hostile_s3.read(key, 70_000)
 
 
-def test_listing_without_objects_that_has_no_end(hostile_s3: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("fsspec_store._MAX_PAGES", 5, "more than 5 pages"),
+        ("fsspec_store._MAX_EMPTY_PAGES", 3, "3 pages of a listing without objects"),
+        ("limits.SECONDS", 0.0, "was not complete after 0 s"),
+    ],
+)
+def test_listing_without_objects_that_has_no_end(
+    name: str, value: float, message: str, hostile_s3: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each response names another page."""
-    monkeypatch.setattr(s3, "MAX_PAGES", 5)
-    with pytest.raises(PublishError, match="pages"):
+    monkeypatch.setattr(f"repogen.stores.{name}", value)
+    with pytest.raises(PublishError, match=message) as caught:
         list(hostile_s3.list("models/"))
+    assert caught.value.code == "store.request"
+
+
+def test_time_of_a_listing_grows_with_its_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 s, and 2 s for 1000 objects."""
+    clock = [0.0]
+    monkeypatch.setattr("repogen.stores.limits.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    pages = fsspec_store.Pages()
+    for _ in range(100):
+        clock[0] += 2.5
+        pages.add(1000)
+    clock[0] += 12.5
+    with pytest.raises(PublishError, match="a listing of the store was not complete after 262 s"):
+        pages.add(1000)
+
+
+@pytest.mark.parametrize("method", ["read", "list"])
+def test_store_that_is_slow_for_each_object(
+    method: str, dir_url: str, publisher: Publisher, buckets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files, and versions whose manifest is not listed: the time of all requests has a limit."""
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
+
+    publisher.publish(weights=b"w0")
+    repogen.publish("m", source=publisher.repository, target=dir_url)
+    for number in range(2, 42):
+        (buckets / "b" / "team" / "models" / "m" / str(number)).mkdir()
+        (buckets / "b" / "team" / "models" / "m" / str(number) / "model.onnx").write_bytes(b"w")
+    clock, requests = [0.0], [0]
+    monkeypatch.setattr("repogen.stores.limits.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    original = getattr(DirectoryBucket, method)
+
+    def slow(bucket: Any, key: str, *limit: int) -> Any:
+        clock[0] += 25
+        requests[0] += 1
+        return original(bucket, key, *limit)
+
+    monkeypatch.setattr(DirectoryBucket, method, slow)
+    with pytest.raises(PublishError, match=r"the listing of dir://.* was not complete after 60\.") as caught:
+        repogen.versions(repository=dir_url)
+    assert caught.value.code == "store.request"
+    assert requests[0] < 10
 
 
 @pytest.mark.parametrize(
@@ -428,3 +480,19 @@ def test_claim_that_a_store_never_creates(dir_url: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(Claim, "_created", lambda _: False)
     with pytest.raises(PublishError, match="rejected 201 attempts"):
         Claim(store_of(dir_url), claim_name("m", 1)).acquire(lambda: None)
+
+
+def test_claim_that_is_always_renewed(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can write to the bucket could let every publish wait without an end."""
+    store = store_of(dir_url)
+    key = claim_name("m", 1)
+    tag, clock = [store.create(key, b"0")], [0.0]
+
+    def renew(_: float) -> None:
+        clock[0] += 100
+        tag[0] = store.replace(key, b"%d" % clock[0], tag[0])
+
+    monkeypatch.setattr("repogen.stores.claim.time", SimpleNamespace(monotonic=lambda: clock[0], sleep=renew))
+    with pytest.raises(PublishError, match=r"the claim \.repogen\.m\.1\.claim\.json for 60 minutes") as caught:
+        Claim(store, key).acquire(lambda: None)
+    assert caught.value.code == "store.changed"
