@@ -4,7 +4,7 @@ Readers have limits on sizes and counts, but a file of a few megabytes can still
 of links can lead to one large file. Whatever such files contain, a block in ``work_limit`` ends.
 
 A timer of processor time interrupts the block in the main thread. In other threads, and where the system has no such
-timer, nothing is limited: a signal can interrupt only the main thread.
+timer, nothing is limited: a signal can interrupt only the main thread. There, too, a file is read once in a block.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class _Limit:
 
 _LIMITS: list[_Limit] = []
 """Those of the blocks that run now, the outermost first."""
+_THREAD = threading.local()
+"""Has what ``shared`` returns in the blocks of a thread in which nothing is limited."""
 
 
 @contextmanager
@@ -107,7 +109,8 @@ def work_limit(subject: str, seconds: float = MODEL_SECONDS) -> Iterator[None]:
             or replaced by another one, is raised at its end.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
+        with _kept():
+            yield
         return
     raise_if_exceeded()
     limit, depth = _Limit(subject, seconds, time.process_time(), _resident()), len(_LIMITS)
@@ -141,7 +144,8 @@ def raise_if_exceeded() -> None:
 
 def shared(name: str) -> dict[Any, Any]:
     """Return a dictionary that exists until the outermost block ends; a new one outside of all blocks."""
-    return _LIMITS[0].shared.setdefault(name, {}) if _LIMITS else {}
+    dictionaries = _LIMITS[0].shared if _LIMITS else getattr(_THREAD, "shared", None)
+    return {} if dictionaries is None else dictionaries.setdefault(name, {})
 
 
 def is_counted() -> bool:
@@ -161,6 +165,19 @@ def count_file(status: os.stat_result, size: int) -> None:
         if key not in limit.files:
             limit.files.add(key)
             limit.size += size
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Keep what ``shared`` returns in this thread until the outermost block ends."""
+    if hasattr(_THREAD, "shared"):
+        yield
+        return
+    _THREAD.shared = {}
+    try:
+        yield
+    finally:
+        del _THREAD.shared
 
 
 def _start() -> Any:  # noqa: ANN401 - of the signal module

@@ -169,20 +169,23 @@ def test_timer_of_a_profiler_is_restored() -> None:
 
 
 def test_other_threads_are_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither is a system without the timer."""
-    results = []
+    """Neither is a system without the timer. Files are read once there as well."""
+    results: list[object] = []
 
     def run() -> None:
         with work_limit("m", 0.0):
             compute(0.02)
-            results.append(module.is_counted())
+            shared("x")[1] = 2
+            with work_limit("n"):
+                results.append((module.is_counted(), shared("x")))
+        results.append(shared("x"))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
     monkeypatch.delattr(signal, "setitimer")
     run()
-    assert results == [False, False]
+    assert results == [(False, {1: 2}), {}] * 2
 
 
 def test_shared_values_exist_until_the_outermost_block_ends() -> None:

@@ -7,11 +7,13 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from repogen.errors import PublishError
+from repogen.files.work_limit import is_counted
+from repogen.repository.decode import read_record
 from repogen.repository.filesystem import Disk
 from repogen.repository.layout import versions
 from repogen.repository.lock import locked
@@ -120,6 +122,38 @@ def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int)
     assert list(range(1, before + 1)) == versions(repository / "m")
     staged = stage(policy=f"specific {{ versions: {before + 1} }}")
     assert before + 1 == publish(staged, repository, breaking=False).version
+
+
+class _UnlimitedRenames(Disk):
+    """A disk that rejects renames that a limit on processor time could interrupt."""
+
+    renames = 0
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename outside of all limits."""
+        assert not is_counted()
+        self.renames += 1
+        super().rename(source, target)
+
+
+def test_linked_versions_are_read_once_and_renames_are_not_limited(
+    stage: Stage, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest may have 16 MiB, and thousands of links in a repository that others wrote can lead to it."""
+    publish(stage(), repository, breaking=False)
+    for number in (2, 3, 4):
+        (repository / "m" / str(number)).symlink_to("1")
+    reads = []
+
+    def read(*arguments: Any) -> Any:
+        reads.append(is_counted())
+        return read_record(*arguments)
+
+    monkeypatch.setattr("repogen.repository.manifest.read_record", read)
+    disk = _UnlimitedRenames()
+    assert publish(stage(policy="all {}"), repository, breaking=False, filesystem=disk).version == 5
+    assert reads == [True]
+    assert disk.renames >= 2
 
 
 def test_unverified_batching_is_rejected(stage: Stage, repository: Path) -> None:
