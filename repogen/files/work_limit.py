@@ -9,6 +9,7 @@ timer, nothing is limited: a signal can interrupt only the main thread. There, t
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import threading
@@ -36,6 +37,8 @@ _INTERVAL = 0.25
 """Seconds of processor time between two comparisons."""
 _PAUSE = 1.0
 """Seconds of processor time before an error that a library ignored is raised again; clean-up may need some."""
+_WITH_LOCKS = ("concurrent.futures", "importlib", "logging", "queue", "threading")
+"""Modules that no error interrupts: a lock that is not released, or a half-imported module, has an effect later."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -60,6 +63,7 @@ class _Limit:
         shared: What ``shared`` returns.
         excess: What the block exceeded; empty if nothing.
         quiet_until: Processor time before which no error is raised.
+        frame: The one that contains the block.
     """
 
     subject: str
@@ -71,6 +75,7 @@ class _Limit:
     shared: dict[str, dict[Any, Any]] = field(default_factory=dict)
     excess: str = ""
     quiet_until: float = 0.0
+    frame: FrameType | None = None
 
     def measure(self, now: float, memory: int) -> None:
         """Set what the block exceeded."""
@@ -109,13 +114,14 @@ def work_limit(subject: str, seconds: float = MODEL_SECONDS) -> Iterator[None]:
             or replaced by another one, is raised at its end.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        with _kept():
+        with _thread_memory():
             yield
         return
     raise_if_exceeded()
     limit, depth = _Limit(subject, seconds, time.process_time(), _resident()), len(_LIMITS)
     previous: Any = None
     try:
+        limit.frame = _caller()
         _LIMITS.append(limit)
         previous = _start() if depth == 0 else None
         yield
@@ -168,7 +174,7 @@ def count_file(status: os.stat_result, size: int) -> None:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def _thread_memory() -> Iterator[None]:
     """Keep what ``shared`` returns in this thread until the outermost block ends."""
     if hasattr(_THREAD, "shared"):
         yield
@@ -204,9 +210,26 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - 
     now, memory = time.process_time(), _resident()
     for limit in _LIMITS:
         limit.measure(now, memory)
-        if limit.excess and now >= limit.quiet_until:
+        if limit.excess and now >= limit.quiet_until and not _has_locks(frame):
             limit.quiet_until = now + _PAUSE
             raise limit.error()
+
+
+def _has_locks(frame: FrameType | None) -> bool:
+    """Return whether the code that runs in the outermost block may hold locks, which an error would not release."""
+    while frame is not None and frame is not _LIMITS[0].frame:
+        if frame.f_globals.get("__name__", "").startswith(_WITH_LOCKS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _caller() -> FrameType | None:
+    """Return the frame of the code that begins a block."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in {__name__, "contextlib"}:
+        frame = frame.f_back
+    return frame
 
 
 def _resident() -> int:

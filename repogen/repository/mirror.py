@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
 from repogen.repository.decode import MalformedRecordError
-from repogen.repository.filesystem import NO_EXCHANGE, make_directory
+from repogen.repository.filesystem import NO_EXCHANGE, make_directory, opened_directory
 from repogen.repository.layout import archive_dir, config_bytes, model_dir, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
@@ -166,9 +166,11 @@ def discard(path: Path, scratch: Path, filesystem: Filesystem) -> None:
     """Move a version or a model into a directory that will be deleted, so that Triton never sees a part of it.
 
     Raises:
-        OSError: It failed, and the directory is unchanged.
+        OSError: It failed, and the directory is unchanged; or a symlink has replaced the directory that contains it.
     """
-    _move(path, Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name, filesystem)
+    target = Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name
+    with opened_directory(path.parent) as parent:
+        _move(parent / path.name, target, filesystem)
 
 
 def _is_usable(directory: Path) -> bool:

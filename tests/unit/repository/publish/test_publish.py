@@ -156,6 +156,29 @@ def test_linked_versions_are_read_once_and_renames_are_not_limited(
     assert disk.renames >= 2
 
 
+@pytest.mark.parametrize("policy", ["", "all {}"])
+def test_link_that_replaces_the_model_is_not_followed(
+    stage: Stage, repository: Path, tmp_path: Path, policy: str
+) -> None:
+    """Another user who may write to the repository could otherwise make a publish write anywhere."""
+    publish(stage(), repository, breaking=False)
+    model, other, moved = repository / "m", tmp_path / "other", tmp_path / "moved"
+    other.mkdir()
+    (other / "config.pbtxt").write_text("kept")
+
+    class Swapping(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            if not moved.exists():
+                model.rename(moved)
+                model.symlink_to(other)
+            super().rename(source, target)
+
+    publish(stage(policy=policy), repository, breaking=False, filesystem=Swapping())
+    assert [path.name for path in other.iterdir()] == ["config.pbtxt"]
+    assert (other / "config.pbtxt").read_text() == "kept"
+    assert versions(moved) == [1, 2]
+
+
 def test_unverified_batching_is_rejected(stage: Stage, repository: Path) -> None:
     """A version published as not batching is not served by a config that batches."""
     publish(stage(batch=0), repository, breaking=False)
