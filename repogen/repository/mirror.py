@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
+from repogen.files.work_limit import work_limit
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import NO_EXCHANGE, make_directory, opened_directory
 from repogen.repository.layout import archive_dir, config_bytes, model_dir, triton_versions, versions
@@ -72,14 +73,15 @@ def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
     directory = next((path for path in candidates if os.path.lexists(path)), None)
     if directory is None or not _is_usable(directory):
         return LocalModel(None)
-    intact = _contains(directory, desired)
-    return LocalModel(
-        directory,
-        visible=directory == model,
-        intact=intact,
-        configured=intact and _is_configured(directory, desired),
-        served=frozenset(served_from(directory)),
-    )
+    with work_limit(f"model {desired.name}"):
+        intact = _contains(directory, desired)
+        return LocalModel(
+            directory,
+            visible=directory == model,
+            intact=intact,
+            configured=intact and _is_configured(directory, desired),
+            served=frozenset(served_from(directory)),
+        )
 
 
 def is_from_registry(model: Path) -> bool:
