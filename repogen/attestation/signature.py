@@ -34,11 +34,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey, TrustedSigner
+    from repogen.artifacts.versions import Manifest
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
+_MAX_REPEATED_BYTES = 2**30
+"""Bytes of further links to a version's files, in addition to as many as the files have."""
 
 
 def sign_version(version_dir: Path, key: SigningKey) -> None:
@@ -108,6 +111,29 @@ def _write(version_dir: Path, text: str) -> None:
         with suppress(OSError):
             disk.remove(new)
         raise
+
+
+def unsignable(version_dir: Path, manifest: Manifest) -> str:
+    """Return why a version must not be signed, nor its signature verified; empty if it may be.
+
+    The library reads every file of the directory, and each link to a file again, in threads that cannot be interrupted.
+
+    Args:
+        version_dir: A version directory whose files match its manifest.
+        manifest: The manifest.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    ignored = {f"{_BYTECODE}/", _NEW_FILE}
+    if unlisted := [name for name in unlisted_files(version_dir, manifest) if name not in ignored]:
+        return f"{MANIFEST_FILE} does not list {', '.join(unlisted)}"
+    statuses = [path.stat() for record in manifest.files if (path := version_dir / record.path).exists()]
+    total = sum(status.st_size for status in statuses)
+    distinct = sum({(status.st_dev, status.st_ino): status.st_size for status in statuses}.values())
+    if total - distinct > distinct + _MAX_REPEATED_BYTES:
+        return f"several links lead to the same files: {total} bytes would be read, of {distinct}"
+    return ""
 
 
 def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
@@ -185,17 +211,17 @@ def _is_number(name: str) -> bool:
 
 def _require_bounded(version_dir: Path) -> None:
     """Require that a version has only files whose size is known or limited: the library reads all of them."""
-    unlisted = [name for name in unlisted_files(version_dir, read_manifest(version_dir)) if name != f"{_BYTECODE}/"]
-    if unlisted:
-        raise ValueError(f"{MANIFEST_FILE} does not list {', '.join(unlisted)}")
+    if problem := unsignable(version_dir, read_manifest(version_dir)):
+        raise ValueError(problem)
     for name in (name for name in ATTESTATION_FILES if os.path.lexists(version_dir / name)):
         read_bytes(version_dir / name)
 
 
 def _not_covered(version_dir: Path) -> str:
     """Return the name of a file with content that a signature does not cover; empty if there is none."""
-    if os.path.lexists(version_dir / _BYTECODE):
-        return f"{SIGNATURE_FILE} does not cover {_BYTECODE}: delete it"
+    for name in (_BYTECODE, _NEW_FILE):
+        if os.path.lexists(version_dir / name):
+            return f"{SIGNATURE_FILE} does not cover {name}: delete it"
     unconfirmed = version_dir / UNCONFIRMED_FILE
     if os.path.lexists(unconfirmed) and read_bytes(unconfirmed):
         return f"{SIGNATURE_FILE} does not cover {UNCONFIRMED_FILE}, which is not empty: delete it"

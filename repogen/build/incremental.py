@@ -15,6 +15,7 @@ from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import changed_steps, changes
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory, is_file
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.hold import held_version, hold_note, hold_of
 from repogen.repository.layout import (
     config_bytes,
@@ -64,7 +65,11 @@ def compare_models(
         return replace(_report(name, *current, time.monotonic() - start), notes=notes)
 
     selected = list(names)
-    with remembered_digests(digests_file()) as remembered, ThreadPoolExecutor() as pool:
+    with (
+        work_limit(str(repository), COMMAND_SECONDS),
+        remembered_digests(digests_file()) as remembered,
+        ThreadPoolExecutor() as pool,
+    ):
         comparison = _Comparison(spec, repository, registered, remembered)
         return dict(zip(selected, pool.map(check, selected), strict=True))
 

@@ -18,6 +18,7 @@ from repogen.check.checker import CheckReport, check
 from repogen.errors import PublishError
 from repogen.files import is_file, open_regular, read_bytes
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
+from repogen.repository.filesystem import opened_directory
 from repogen.repository.layout import latest_version
 from repogen.triton_config.text.parse import PbtxtError
 from repogen.triton_config.text.source_map import SourceMap, locate_fields, parent_path, tokens
@@ -241,8 +242,9 @@ def _replace(file: FixedFile) -> None:
             stream.write(encoded)
             stream.flush()
             os.fsync(stream.fileno())
-        copy.chmod(file.path.stat().st_mode & 0o777)
-        copy.replace(file.path)
+        with opened_directory(file.path.parent) as model:  # not a link that has replaced it since
+            copy.chmod((model / file.path.name).stat().st_mode & 0o777)
+            copy.replace(model / file.path.name)
     finally:
         copy.unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.serving import NO_CREDENTIALS, Endpoint
 from repogen.errors import ConfigError, PublishError, RepogenError, SmokeError, SpecError
 from repogen.files import is_file, reason
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.ensembles import neighbor_at
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
@@ -85,7 +86,8 @@ def plan(repository: Path, names: tuple[str, ...], fetch: FetchVersions = no_fet
         RepogenError: The store of the repository does not respond.
     """
     require_models(repository, names)
-    models = _readable_models(repository)
+    with work_limit(str(repository), COMMAND_SECONDS):
+        models = _readable_models(repository)
     steps = {name: _steps(model) & models.keys() for name, model in models.items()}
     selected = _closure(names or _built_models(repository, models), steps)
     related = {name: set(parts) for name, parts in steps.items()}
@@ -177,8 +179,9 @@ def _versions(repository: Path, name: str, fetch: FetchVersions) -> tuple[int, .
             code="deploy.no-version",
         )
     fetch(name, prepared.versions)
-    for version in prepared.versions:
-        _check_version(repository / name / str(version), name)
+    with work_limit(f"model {name}", COMMAND_SECONDS):
+        for version in prepared.versions:
+            _check_version(repository / name / str(version), name)
     if reasons := (*admission_refusals(prepared), *foreign_backend(prepared.directory, prepared.config)):
         raise SmokeError(
             f"{name}: {'; '.join(reasons)}",

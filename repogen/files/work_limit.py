@@ -4,11 +4,12 @@ Readers have limits on sizes and counts, but a file of a few megabytes can still
 of links can lead to one large file. Whatever such files contain, a block in ``work_limit`` ends.
 
 A timer of processor time interrupts the block in the main thread. In other threads, and where the system has no such
-timer, nothing is limited: a signal can interrupt only the main thread.
+timer, nothing is limited: a signal can interrupt only the main thread. There, too, a file is read once in a block.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import threading
@@ -36,6 +37,8 @@ _INTERVAL = 0.25
 """Seconds of processor time between two comparisons."""
 _PAUSE = 1.0
 """Seconds of processor time before an error that a library ignored is raised again; clean-up may need some."""
+_WITH_LOCKS = ("concurrent.futures", "importlib", "logging", "queue", "threading")
+"""Modules that no error interrupts: a lock that is not released, or a half-imported module, has an effect later."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -60,6 +63,7 @@ class _Limit:
         shared: What ``shared`` returns.
         excess: What the block exceeded; empty if nothing.
         quiet_until: Processor time before which no error is raised.
+        frame: The one that contains the block.
     """
 
     subject: str
@@ -71,6 +75,7 @@ class _Limit:
     shared: dict[str, dict[Any, Any]] = field(default_factory=dict)
     excess: str = ""
     quiet_until: float = 0.0
+    frame: FrameType | None = None
 
     def measure(self, now: float, memory: int) -> None:
         """Set what the block exceeded."""
@@ -89,6 +94,8 @@ class _Limit:
 
 _LIMITS: list[_Limit] = []
 """Those of the blocks that run now, the outermost first."""
+_THREAD = threading.local()
+"""Has what ``shared`` returns in the blocks of a thread in which nothing is limited."""
 
 
 @contextmanager
@@ -107,12 +114,14 @@ def work_limit(subject: str, seconds: float = MODEL_SECONDS) -> Iterator[None]:
             or replaced by another one, is raised at its end.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
+        with _thread_memory():
+            yield
         return
     raise_if_exceeded()
     limit, depth = _Limit(subject, seconds, time.process_time(), _resident()), len(_LIMITS)
     previous: Any = None
     try:
+        limit.frame = _caller()
         _LIMITS.append(limit)
         previous = _start() if depth == 0 else None
         yield
@@ -141,7 +150,8 @@ def raise_if_exceeded() -> None:
 
 def shared(name: str) -> dict[Any, Any]:
     """Return a dictionary that exists until the outermost block ends; a new one outside of all blocks."""
-    return _LIMITS[0].shared.setdefault(name, {}) if _LIMITS else {}
+    dictionaries = _LIMITS[0].shared if _LIMITS else getattr(_THREAD, "shared", None)
+    return {} if dictionaries is None else dictionaries.setdefault(name, {})
 
 
 def is_counted() -> bool:
@@ -161,6 +171,19 @@ def count_file(status: os.stat_result, size: int) -> None:
         if key not in limit.files:
             limit.files.add(key)
             limit.size += size
+
+
+@contextmanager
+def _thread_memory() -> Iterator[None]:
+    """Keep what ``shared`` returns in this thread until the outermost block ends."""
+    if hasattr(_THREAD, "shared"):
+        yield
+        return
+    _THREAD.shared = {}
+    try:
+        yield
+    finally:
+        del _THREAD.shared
 
 
 def _start() -> Any:  # noqa: ANN401 - of the signal module
@@ -187,9 +210,26 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - 
     now, memory = time.process_time(), _resident()
     for limit in _LIMITS:
         limit.measure(now, memory)
-        if limit.excess and now >= limit.quiet_until:
+        if limit.excess and now >= limit.quiet_until and not _has_locks(frame):
             limit.quiet_until = now + _PAUSE
             raise limit.error()
+
+
+def _has_locks(frame: FrameType | None) -> bool:
+    """Return whether the code that runs in the outermost block may hold locks, which an error would not release."""
+    while frame is not None and frame is not _LIMITS[0].frame:
+        if frame.f_globals.get("__name__", "").startswith(_WITH_LOCKS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _caller() -> FrameType | None:
+    """Return the frame of the code that begins a block."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in {__name__, "contextlib"}:
+        frame = frame.f_back
+    return frame
 
 
 def _resident() -> int:

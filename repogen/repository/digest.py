@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from repogen.files import open_regular, raise_if_exhausted, require_allocated
-from repogen.files.work_limit import shared
+from repogen.files.work_limit import raise_if_exceeded, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # For less, starting threads costs more than it saves.
 _MIN_BYTES_FOR_THREADS = 8_000_000
+
+_FILES_AT_ONCE = 256
 
 _RECORDED: dict[tuple[int, ...], str] = {}
 """Digests of placeholders, by what identifies an unchanged file."""
@@ -78,6 +80,9 @@ def sha256_files(paths: Iterable[Path], remembered: Remembered | None = None) ->
     """Return the hex SHA-256 of each file, None for one that can't be read; large files are hashed in parallel.
 
     A signal that raises an exception in the main thread ends the other threads as well.
+
+    Raises:
+        WorkLimitError: A block around this code exceeded its limit.
     """
     paths = list(paths)
     stop = Event()
@@ -86,12 +91,16 @@ def sha256_files(paths: Iterable[Path], remembered: Remembered | None = None) ->
         return list(map(digest, paths))
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - takes 10 ms, which small models do not need
 
+    digests: list[str | None] = []
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         try:
-            return list(pool.map(digest, paths))
+            for start in range(0, len(paths), _FILES_AT_ONCE):
+                raise_if_exceeded()  # a limit does not interrupt the pool
+                digests += pool.map(digest, paths[start : start + _FILES_AT_ONCE])
         except BaseException:
             stop.set()
             raise
+    return digests
 
 
 class _Stoppable:

@@ -11,6 +11,7 @@ from google.protobuf import text_format
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import RepogenError
 from repogen.files import is_file
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import directory_of_step, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
@@ -90,11 +91,13 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     """
     new = {staged.name: _after_publishing(repository, staged)}
     reasons = {}
-    for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
-        name = path.parent.name
-        ensemble = None if name in building else _ensemble_at(path)
-        if ensemble is not None and any(step.model_name == staged.name for step in ensemble.ensemble_scheduling.step):
-            reasons[name] = _reason(ensemble, repository, new)
+    with work_limit(str(repository), COMMAND_SECONDS):
+        for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
+            name = path.parent.name
+            ensemble = None if name in building else _ensemble_at(path)
+            steps = () if ensemble is None else ensemble.ensemble_scheduling.step
+            if ensemble is not None and any(step.model_name == staged.name for step in steps):
+                reasons[name] = _reason(ensemble, repository, new)
     return reasons
 
 
@@ -153,7 +156,8 @@ def unfit(text: str, name: str, repository: Path, staged: Iterable[StagedVersion
     """
     new = {version.name: _after_publishing(repository, version) for version in staged}
     config = parse(text, f"{name}/{CONFIG_FILE}")
-    return steps_reason(config, name, repository) or _reason(config, repository, new)
+    with work_limit(str(repository), COMMAND_SECONDS):
+        return steps_reason(config, name, repository) or _reason(config, repository, new)
 
 
 def _after_publishing(repository: Path, staged: StagedVersion) -> ModelInRepository:

@@ -6,7 +6,8 @@ import ctypes
 import errno
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from repogen.errors import PublishError
@@ -14,7 +15,6 @@ from repogen.files.tree import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NO_EXCHANGE = "publish.no-exchange"
 """Code of the error that a filesystem cannot swap two directories."""
@@ -114,6 +114,23 @@ def _make_readable_by_all(directory: Path) -> None:
     try:
         status = os.fstat(descriptor)
         os.fchmod(descriptor, 0o755 | (status.st_mode & stat.S_ISGID))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened_directory(directory: Path) -> Iterator[Path]:
+    """Yield a path of a directory that stays valid, and leads nowhere else, if another user replaces the directory.
+
+    Without Linux's ``/proc``, it is the same path.
+
+    Raises:
+        OSError: It is a symlink, or not a directory.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        path = Path("/proc/self/fd", str(descriptor))
+        yield path if path.exists() else directory
     finally:
         os.close(descriptor)
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
+from repogen.files.work_limit import work_limit
 from repogen.repository.decode import MalformedRecordError
-from repogen.repository.filesystem import NO_EXCHANGE, make_directory
+from repogen.repository.filesystem import NO_EXCHANGE, make_directory, opened_directory
 from repogen.repository.layout import archive_dir, config_bytes, model_dir, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
@@ -72,14 +73,15 @@ def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
     directory = next((path for path in candidates if os.path.lexists(path)), None)
     if directory is None or not _is_usable(directory):
         return LocalModel(None)
-    intact = _contains(directory, desired)
-    return LocalModel(
-        directory,
-        visible=directory == model,
-        intact=intact,
-        configured=intact and _is_configured(directory, desired),
-        served=frozenset(served_from(directory)),
-    )
+    with work_limit(f"model {desired.name}"):
+        intact = _contains(directory, desired)
+        return LocalModel(
+            directory,
+            visible=directory == model,
+            intact=intact,
+            configured=intact and _is_configured(directory, desired),
+            served=frozenset(served_from(directory)),
+        )
 
 
 def is_from_registry(model: Path) -> bool:
@@ -166,9 +168,11 @@ def discard(path: Path, scratch: Path, filesystem: Filesystem) -> None:
     """Move a version or a model into a directory that will be deleted, so that Triton never sees a part of it.
 
     Raises:
-        OSError: It failed, and the directory is unchanged.
+        OSError: It failed, and the directory is unchanged; or a symlink has replaced the directory that contains it.
     """
-    _move(path, Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name, filesystem)
+    target = Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name
+    with opened_directory(path.parent) as parent:
+        _move(parent / path.name, target, filesystem)
 
 
 def _is_usable(directory: Path) -> bool:

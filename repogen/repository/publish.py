@@ -29,6 +29,7 @@ from repogen.artifacts.named_file import DATA_DIRECTORIES
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import reason
+from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.compatibility import (
     differences,
     misfits,
@@ -61,6 +62,8 @@ class Publish(Protocol):
 class Order(Enum):
     """The order in which a version and its config are moved in."""
 
+    NEW_MODEL = "the whole model"
+    HELD = "version only: config.pbtxt names the held version alone, and stays"
     VERSION_ONLY = "version only"
     VERSION_FIRST = "version first"
     CONFIG_FIRST = "config first"
@@ -137,34 +140,48 @@ def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Ord
 def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, breaking: bool, adopt: bool) -> int:
     require_plain_directory(model)
     finish_interrupted_publish(model, filesystem)
-    number = next_version(model)
+    with work_limit(f"model {staged.name}", COMMAND_SECONDS):  # not the renames: they are never interrupted
+        number = next_version(model)
+        order = _checked_order(model, number, staged, breaking=breaking, adopt=adopt)
     with Transaction(staged, model, number, filesystem) as transaction:
-        if not model.exists() or not any(model.iterdir()):
-            require_servable(model, number, staged)
-            transaction.move_model()
-        elif adopt and is_foreign(model):
-            _adopt(transaction, model, number, staged, breaking=breaking)
-        else:
-            _move_into(transaction, model, number, staged, breaking=breaking)
+        _move(transaction, order)
         # a repository without an owner, after a kill before this line, counts as built as well
         if read_owner(model.parent) is None:
             transaction.write_owner(RepositoryOwner(RepositoryKind.BUILT))
     return number
 
 
-def _move_into(transaction: Transaction, model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> None:
-    """Move the version into an existing model."""
+def _checked_order(model: Path, number: int, staged: StagedVersion, *, breaking: bool, adopt: bool) -> Order:
+    """Return the order in which a version is moved in, after all checks; the repository is not changed.
+
+    Raises:
+        PublishError: The version is rejected.
+    """
+    if not model.exists() or not any(model.iterdir()):
+        require_servable(model, number, staged)
+        return Order.NEW_MODEL
+    if adopt and is_foreign(model):
+        return _adoption_order(model, number, staged, breaking=breaking)
     latest = _newest(model)
     published = _manifest(model, latest)
     if not breaking:
         require_same_signature(published, latest, staged)
     require_servable(model, number, staged)
     if hold_of(model) is not None:
-        transaction.move_version()  # config.pbtxt names the held version alone, and stays
+        return Order.HELD
+    return choose_order(model, _manifest_of_config(model, latest, staged), staged)
+
+
+def _move(transaction: Transaction, order: Order) -> None:
+    """Move the version in."""
+    if order is Order.NEW_MODEL:
+        transaction.move_model()
         return
-    order = choose_order(model, _manifest_of_config(model, latest, staged), staged)
     if order is Order.SWAP:
         transaction.swap_model()
+        return
+    if order is Order.HELD:
+        transaction.move_version()
         return
     transaction.move_named_files()
     if order is not Order.VERSION_ONLY:
@@ -182,15 +199,15 @@ def is_foreign(model: Path) -> bool:
     return latest is None or not (model / str(latest) / MANIFEST_FILE).exists()
 
 
-def _adopt(transaction: Transaction, model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> None:
-    """Swap in a model directory with the new version, the existing ones, and a copy of the existing config."""
+def _adoption_order(model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> Order:
+    """Return the order for a model that repogen did not build; a copy of its config is added to the staged model."""
     config = config_bytes(model)
     if config is not None:
         if not breaking:
             require_same_tensors(config, staged)
         (staged.model_dir / ADOPTED_CONFIG).write_bytes(config)
     require_servable(model, number, staged)
-    transaction.swap_model()
+    return Order.SWAP
 
 
 def require_publishable(model: Path) -> None:

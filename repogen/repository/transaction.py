@@ -14,7 +14,7 @@ from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_by, named_re
 from repogen.errors import PublishError
 from repogen.files import reason
 from repogen.repository.digest import sha256_bytes, sha256_file
-from repogen.repository.filesystem import Filesystem, make_directory, sync
+from repogen.repository.filesystem import Filesystem, make_directory, opened_directory, sync
 from repogen.repository.layout import config_bytes, journal_path
 from repogen.repository.manifest import damaged_named_files
 from repogen.repository.ownership import NEW_OWNER_FILE, OWNER_FILE
@@ -41,11 +41,19 @@ class Transaction:
         self._model = model
         self._number = number
         self._filesystem = filesystem
+        self._directory = model
+        self._opened = ExitStack()
         self._undo = ExitStack()
         self._journal: Path | None = None
 
     def __enter__(self) -> Self:
-        """Begin the transaction."""
+        """Begin the transaction.
+
+        Raises:
+            OSError: A symlink has replaced the model's directory.
+        """
+        if os.path.lexists(self._model):  # a link that replaces it from now on is not followed
+            self._directory = self._opened.enter_context(opened_directory(self._model))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -54,16 +62,17 @@ class Transaction:
         Raises:
             PublishError: It could not be undone, so the repository may have the new version.
         """
-        if kind is not None:
-            self._undo_all()
-            return
-        try:
-            if self._journal is not None:
-                self._filesystem.remove(self._journal)
-            self._undo.pop_all()
-        except BaseException:
-            self._undo_all()
-            raise
+        with self._opened:
+            if kind is not None:
+                self._undo_all()
+                return
+            try:
+                if self._journal is not None:
+                    self._filesystem.remove(self._journal)
+                self._undo.pop_all()
+            except BaseException:
+                self._undo_all()
+                raise
 
     def move_model(self) -> None:
         """Rename the whole staged model directory in."""
@@ -72,11 +81,11 @@ class Transaction:
 
     def move_version(self) -> None:
         """Rename the staged version directory in."""
-        self._move(self._staged.version_dir, self._model / str(self._number))
+        self._move(self._staged.version_dir, self._directory / str(self._number))
 
     def move_config(self) -> None:
         """Rename the staged config.pbtxt over the model's."""
-        source, target = self._staged.model_dir / CONFIG_FILE, self._model / CONFIG_FILE
+        source, target = self._staged.model_dir / CONFIG_FILE, self._directory / CONFIG_FILE
         before = self._staged.model_dir / f"{CONFIG_FILE}.before"
         if target.exists():
             shutil.copy2(target, before)
@@ -94,29 +103,29 @@ class Transaction:
         """
         for record in named_records(self._staged.manifest.files):
             name = path_in_model(record.path)
-            source, target = self._staged.model_dir / name, self._model / name
+            source, target = self._staged.model_dir / name, self._directory / name
             if not target.parent.exists():  # Triton ignores it while config.pbtxt does not name a file in it
                 self._undo.callback(_remove_empty, target.parent)
                 make_directory(target.parent)
             if not target.exists():
                 self._move(source, target)
-            elif damaged_named_files(self._model, [record]):
+            elif damaged_named_files(self._directory, [record]):
                 _require_damaged(target)
                 self._filesystem.rename(source, target)  # no undo: the file that it replaces is damaged
 
     def replace_version(self) -> None:
         """Swap the staged version directory with the one of the same number in the model's directory."""
-        self._exchange(self._staged.version_dir, self._model / str(self._number))
+        self._exchange(self._staged.version_dir, self._directory / str(self._number))
 
     def swap_model(self) -> None:
         """Complete the staged model directory with the other files of the published one, and swap the two."""
         staged = self._staged.model_dir
         self._number_staged_version()
         for entry in (
-            *self._model.iterdir(),
-            *(file for directory in DATA_DIRECTORIES for file in self._model.glob(f"{directory}/*")),
+            *self._directory.iterdir(),
+            *(file for directory in DATA_DIRECTORIES for file in self._directory.glob(f"{directory}/*")),
         ):
-            target = staged / entry.relative_to(self._model)
+            target = staged / entry.relative_to(self._directory)
             if not target.exists():
                 _link_tree(entry, target)
         sync(staged)

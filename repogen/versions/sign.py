@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.attestation import SignReport
-from repogen.attestation.signature import sign_version
+from repogen.attestation.signature import sign_version, unsignable
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
 from repogen.files.work_limit import work_limit
@@ -64,6 +64,8 @@ def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: Sig
     with locked(repository, 60.0):
         with work_limit(f"model {version.model}"):
             damage = damaged_files(version.path, manifest)
+            if not damage and (problem := unsignable(version.path, manifest)):
+                damage = (problem,)
         if damage:
             raise PublishError(
                 f"{version.model} version {version.version} is damaged, and was not signed: {'; '.join(damage)}",

@@ -103,8 +103,9 @@ def _transfer(
     if not options.dry_run:
         sweep(target, options.stage_dir)
     pending = [selected for selected in selection if selected.existing is None]
-    for selected in pending:
-        require_publishable(model_dir(target, selected.record.model))
+    with work_limit(str(target), COMMAND_SECONDS):
+        for selected in pending:
+            require_publishable(model_dir(target, selected.record.model))
     published = _publish_pending(pending, target, options, publish) if pending else {}
     rows = (_row(selected, target, published.get(selected.record.model)) for selected in selection)
     return TransferReport(source, target, options.dry_run, tuple(rows))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
@@ -16,7 +18,6 @@ from repogen.repository.retention import pinned_versions, reasons_to_keep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def _plan_without_alias(repository: Path, options: SyncOptions, name: str) -> li
 
 def _prune_archived(name: str, path: Path) -> Step:
     note = f"was not served, kept in {path.parent.name}"
-    return Step(SyncedVersion(name, SyncAction.PRUNED, max(served_from(path), default=None), note), path=path)
+    result = SyncedVersion(name, SyncAction.PRUNED, max(served_from(path), default=None), note)
+    return Step(result, path=Path(os.path.realpath(path.parent), path.name))  # the archive may be a link
 
 
 def _plan_prune(

@@ -36,6 +36,7 @@ from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
+from repogen.repository.manifest import manifest_to_json, read_manifest
 from repogen.serving.environment import without_secrets
 from tests.support.published import Publisher
 from tests.support.scaled_models import Scaled, publish_scaled
@@ -85,6 +86,37 @@ def test_changes_after_signing_are_found(publisher: Publisher, tmp_path: Path, c
     with pytest.raises(PublishError, match="is not valid") as caught:
         require_signature(version, "m", signer)
     assert caught.value.code == "verify.signature"
+
+
+def test_version_that_would_be_read_without_end_is_not_signed(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library reads all files of a directory, and each of thousands of links to a large file again."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    key, signer = write_keys(tmp_path)
+    _sparse(version / "more")
+    with pytest.raises(PublishError, match=r"^m version 1 .* not signed: manifest.json does not list more$") as caught:
+        repogen.sign("m", key=key, repository=publisher.repository)
+    assert caught.value.code == "sign.damaged"
+    (version / "more").unlink()
+    (version / "model.sig.new").touch()  # of a command that was killed; it is replaced
+    repogen.sign("m", key=key, repository=publisher.repository)
+    assert verify_signature(version, signer) == ""
+    manifest = read_manifest(version)
+    record = next(record for record in manifest.files if record.path == "model.onnx")
+    links = tuple(replace(record, path=f"link{number}") for number in range(8))
+    for link in links:
+        (version / link.path).hardlink_to(version / "model.onnx")
+    text = manifest_to_json(replace(manifest, files=(*manifest.files, *links)))
+    (version / "manifest.json").write_text(text)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    assert verify_signature(version, signer) == ""
+    monkeypatch.setattr(signature, "_MAX_REPEATED_BYTES", 7 * record.size - manifest.size)
+    message = "several links lead to the same files: "
+    assert message in verify_signature(version, signer)
+    with pytest.raises(PublishError, match=message):
+        repogen.sign("m", key=key, repository=publisher.repository)
 
 
 def _write(path: Path, text: str = "import os\n") -> None:

@@ -210,6 +210,18 @@ def test_write_is_atomic(repository: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(entry.name for entry in repository.iterdir()) == ["m"]
 
 
+def test_link_that_replaces_a_model_is_not_followed(repository: Path, tmp_path: Path) -> None:
+    """Another model has the same config, and is not one of those to correct."""
+    before = CONFIG.replace("[ 3 ]", "[ 4 ]")
+    (repository / "m" / "config.pbtxt").write_text(before)
+    report = fix_all(repository)
+    (repository / "m").rename(tmp_path / "other")
+    (repository / "m").symlink_to(tmp_path / "other")
+    with pytest.raises(PublishError, match="cannot be corrected"):
+        write(report.files)
+    assert (tmp_path / "other" / "config.pbtxt").read_text() == before
+
+
 def test_many_corrections_of_one_file(repository: Path) -> None:
     """Each is applied at its place, and the text is read once for all of them."""
     wrong = "".join(f'parameters {{ key: "intra_op_thread_coun{n}" {TWO} }}\n' for n in range(900))

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pytest
 from repogen.files import open_regular
 from repogen.files import work_limit as module
 from repogen.files.work_limit import WorkLimitError, shared, work_limit
+from repogen.repository import digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,20 +171,54 @@ def test_timer_of_a_profiler_is_restored() -> None:
 
 
 def test_other_threads_are_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither is a system without the timer."""
-    results = []
+    """Neither is a system without the timer. Files are read once there as well."""
+    results: list[object] = []
 
     def run() -> None:
         with work_limit("m", 0.0):
             compute(0.02)
-            results.append(module.is_counted())
+            shared("x")[1] = 2
+            with work_limit("n"):
+                results.append((module.is_counted(), shared("x")))
+        results.append(shared("x"))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
     monkeypatch.delattr(signal, "setitimer")
     run()
-    assert results == [False, False]
+    assert results == [(False, {1: 2}), {}] * 2
+
+
+def test_code_with_locks_is_not_interrupted() -> None:
+    """A lock of a pool of threads that is not released would block the command forever."""
+
+    def compute_in_a_pool() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            list(pool.map(compute, [0.1]))
+        compute(10)
+
+    with pytest.raises(WorkLimitError) as raised, work_limit("m", 0.02):
+        compute_in_a_pool()
+    modules = {entry.frame.f_globals["__name__"] for entry in raised.traceback}
+    assert not {name for name in modules if name.startswith(("concurrent", "threading"))}
+
+
+def test_hashing_in_threads_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool is not interrupted, so it gets a part of the files at a time."""
+    monkeypatch.setattr(digest, "_MIN_BYTES_FOR_THREADS", 0)
+    monkeypatch.setattr(digest, "_FILES_AT_ONCE", 2)
+    calls = []
+
+    def hash_file(*arguments: object) -> str:
+        calls.append(arguments)
+        compute(0.02)
+        return ""
+
+    monkeypatch.setattr(digest, "sha256_file", hash_file)
+    with pytest.raises(WorkLimitError), work_limit("m", 0.02):
+        digest.sha256_files([tmp_path] * 100)
+    assert len(calls) <= 10
 
 
 def test_shared_values_exist_until_the_outermost_block_ends() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,9 +18,11 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.prune import PruneOptions, PruneReport
 from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
-from repogen.errors import RepogenError
+from repogen.errors import PublishError, RepogenError
 from repogen.registry.sync.sync import sync
+from repogen.repository.filesystem import Disk
 from repogen.repository.layout import versions
+from repogen.repository.mirror import discard
 from repogen.versions.prune import prune
 from tests.support.deep_tree import deep_tree
 from tests.support.published import contents
@@ -229,6 +232,38 @@ def test_version_that_is_nested_too_deeply_for_recursion(five: Publisher) -> Non
         repogen.prune("m", keep=1, repository=five.repository)
         assert versions(five.repository / "m") == [5]
         assert [path.name for path in five.repository.parent.iterdir() if "repogen-stage" in path.name] == []
+
+
+@pytest.mark.parametrize("swapped", ["before", "during"])
+def test_link_that_replaces_a_model_is_not_followed(
+    five: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    """Another user who may write to the repository could otherwise delete directories anywhere."""
+    model, other, moved = five.repository / "m", tmp_path / "other", tmp_path / "moved"
+    for number in range(1, 6):
+        (other / str(number)).mkdir(parents=True)
+
+    def swap() -> None:
+        if not moved.exists():
+            model.rename(moved)
+            model.symlink_to(other)
+
+    class Swapping(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            swap()
+            super().rename(source, target)
+
+    def discard_after(*arguments: Any) -> None:
+        swap()
+        discard(*arguments)
+
+    if swapped == "before":
+        monkeypatch.setattr(sys.modules["repogen.versions.prune"], "discard", discard_after)
+    options = PruneOptions(keep=1)
+    with pytest.raises(PublishError, match="cannot be deleted"):
+        prune(five.repository, ("m",), options, lambda: None, Swapping())
+    assert sorted(path.name for path in other.iterdir()) == ["1", "2", "3", "4", "5"]
+    assert len(list(moved.iterdir())) == {"before": 6, "during": 5}[swapped]
 
 
 def test_target_of_a_link_is_kept(five: Publisher) -> None:

@@ -179,7 +179,7 @@ def test_step_that_is_no_longer_used(
 
     class Recorder(Disk):
         def rename(self, source: Path, target: Path) -> None:
-            moves.append(f"{target.parent.name}/{target.name}")
+            moves.append(f"{target.parent.resolve().name}/{target.name}")
             super().rename(source, target)
 
     assert actions(sync(registry, repository, CHAMPION, Silent(), Recorder())) == [

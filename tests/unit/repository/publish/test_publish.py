@@ -7,12 +7,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from repogen.errors import PublishError
+from repogen.files.work_limit import is_counted
 from repogen.repository import transaction
+from repogen.repository.decode import read_record
 from repogen.repository.filesystem import Disk
 from repogen.repository.layout import versions
 from repogen.repository.lock import locked
@@ -121,6 +123,61 @@ def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int)
     assert list(range(1, before + 1)) == versions(repository / "m")
     staged = stage(policy=f"specific {{ versions: {before + 1} }}")
     assert before + 1 == publish(staged, repository, breaking=False).version
+
+
+class _UnlimitedRenames(Disk):
+    """A disk that rejects renames that a limit on processor time could interrupt."""
+
+    renames = 0
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename outside of all limits."""
+        assert not is_counted()
+        self.renames += 1
+        super().rename(source, target)
+
+
+def test_linked_versions_are_read_once_and_renames_are_not_limited(
+    stage: Stage, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest may have 16 MiB, and thousands of links in a repository that others wrote can lead to it."""
+    publish(stage(), repository, breaking=False)
+    for number in (2, 3, 4):
+        (repository / "m" / str(number)).symlink_to("1")
+    reads = []
+
+    def read(*arguments: Any) -> Any:
+        reads.append(is_counted())
+        return read_record(*arguments)
+
+    monkeypatch.setattr("repogen.repository.manifest.read_record", read)
+    disk = _UnlimitedRenames()
+    assert publish(stage(policy="all {}"), repository, breaking=False, filesystem=disk).version == 5
+    assert reads == [True]
+    assert disk.renames >= 2
+
+
+@pytest.mark.parametrize("policy", ["", "all {}"])
+def test_link_that_replaces_the_model_is_not_followed(
+    stage: Stage, repository: Path, tmp_path: Path, policy: str
+) -> None:
+    """Another user who may write to the repository could otherwise make a publish write anywhere."""
+    publish(stage(), repository, breaking=False)
+    model, other, moved = repository / "m", tmp_path / "other", tmp_path / "moved"
+    other.mkdir()
+    (other / "config.pbtxt").write_text("kept")
+
+    class Swapping(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            if not moved.exists():
+                model.rename(moved)
+                model.symlink_to(other)
+            super().rename(source, target)
+
+    publish(stage(policy=policy), repository, breaking=False, filesystem=Swapping())
+    assert [path.name for path in other.iterdir()] == ["config.pbtxt"]
+    assert (other / "config.pbtxt").read_text() == "kept"
+    assert versions(moved) == [1, 2]
 
 
 def test_unverified_batching_is_rejected(stage: Stage, repository: Path) -> None:
