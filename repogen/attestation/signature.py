@@ -26,7 +26,7 @@ from repogen.files import is_directory, raise_if_exhausted, read_bytes, reason
 from repogen.files.temporary import temporary_directory
 from repogen.repository.filesystem import Disk
 from repogen.repository.layout import config_bytes, overflows
-from repogen.repository.manifest import damaged_named_files, read_manifest, unlisted_files
+from repogen.repository.manifest import damaged_named_files, read_manifest, repeated_files, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
-_MAX_REPEATED_BYTES = 2**30
-"""Bytes of further links to a version's files, in addition to as many as the files have."""
 
 
 def sign_version(version_dir: Path, key: SigningKey) -> None:
@@ -128,12 +126,7 @@ def unsignable(version_dir: Path, manifest: Manifest) -> str:
     ignored = {f"{_BYTECODE}/", _NEW_FILE}
     if unlisted := [name for name in unlisted_files(version_dir, manifest) if name not in ignored]:
         return f"{MANIFEST_FILE} does not list {', '.join(unlisted)}"
-    statuses = [path.stat() for record in manifest.files if (path := version_dir / record.path).exists()]
-    total = sum(status.st_size for status in statuses)
-    distinct = sum({(status.st_dev, status.st_ino): status.st_size for status in statuses}.values())
-    if total - distinct > distinct + _MAX_REPEATED_BYTES:
-        return f"several links lead to the same files: {total} bytes would be read, of {distinct}"
-    return ""
+    return repeated_files(version_dir, manifest)
 
 
 def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:

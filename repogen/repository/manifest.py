@@ -50,6 +50,8 @@ _MAIN_FILES = {"python": PYTHON_FILE, "ensemble": CONFIG_FILE}
 _MAX_PARTS = 32
 _MAX_KEYS = 20_000
 """Of a fingerprint: distributions, and files of code and weights. All manifests of a repository are read at once."""
+_MAX_REPEATED_BYTES = 2**30
+"""Bytes of further links to a version's files, in addition to as many as the files have."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -233,6 +235,26 @@ def unlisted_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
                 elif name not in listed:
                     unlisted.append(f"{name}/" if is_directory else name)
     return tuple(sorted(unlisted))
+
+
+def repeated_files(version_dir: Path, manifest: Manifest) -> str:
+    """Return that many links lead to the same files of a version; empty if not.
+
+    Code that reads the version file by file would read these files again for each link, and copies would fill the disk.
+
+    Args:
+        version_dir: A version directory.
+        manifest: The manifest.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    statuses = [path.stat() for record in manifest.files if (path := version_dir / record.path).exists()]
+    total = sum(status.st_size for status in statuses)
+    distinct = sum({(status.st_dev, status.st_ino): status.st_size for status in statuses}.values())
+    if total - distinct > distinct + _MAX_REPEATED_BYTES:
+        return f"several links lead to the same files: {total} bytes would be read, of {distinct}"
+    return ""
 
 
 def may_be_imported(name: str, manifest: Manifest) -> bool:

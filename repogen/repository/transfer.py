@@ -11,7 +11,7 @@ from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import PublishError, RepogenError
 from repogen.files import open_regular, read_bytes, reason, require_allocated, require_inside
 from repogen.repository.layout import model_dir, next_version
-from repogen.repository.manifest import manifest_from_json
+from repogen.repository.manifest import manifest_from_json, repeated_files
 from repogen.repository.own_config import UnservableError, config_serving, stage_config
 from repogen.repository.version_policy import serving_only
 
@@ -87,7 +87,7 @@ def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
     """Return a version's manifest, and its bytes.
 
     Raises:
-        ValueError: It is that of another model, or lists a file that cannot be copied.
+        ValueError: It is that of another model, lists a file that cannot be copied, or many links to the same file.
         MalformedRecordError: It is damaged.
         OSError: It can't be read.
     """
@@ -98,6 +98,8 @@ def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
         raise ValueError(f"its manifest is that of a version of {manifest.model}")
     if CONFIG_FILE not in paths or len(set(paths)) != len(paths) or _UNLISTED & set(paths):
         raise ValueError(f"its manifest must list {CONFIG_FILE}, each file once, and not {MANIFEST_FILE}")
+    if problem := repeated_files(version_dir, manifest):
+        raise ValueError(problem)
     return manifest, content
 
 

@@ -112,7 +112,7 @@ def test_version_that_would_be_read_without_end_is_not_signed(
     (version / "manifest.json").write_text(text)
     repogen.sign("m", key=key, repository=publisher.repository)
     assert verify_signature(version, signer) == ""
-    monkeypatch.setattr(signature, "_MAX_REPEATED_BYTES", 7 * record.size - manifest.size)
+    monkeypatch.setattr("repogen.repository.manifest._MAX_REPEATED_BYTES", 7 * record.size - manifest.size)
     message = "several links lead to the same files: "
     assert message in verify_signature(version, signer)
     with pytest.raises(PublishError, match=message):

@@ -295,8 +295,11 @@ def test_packages_with_very_many_requirements(tmp_path: Path) -> None:
     """The time to evaluate them is limited: each extra of a package requires others of the same package."""
     with pytest.raises(SourceError, match="has 5001 requirements; the limit is 5000"):
         read(tmp_path, {}, ["other"] * 5001)
-    odd = read(tmp_path, {}, [f"repogen-odd[e{number}]" for number in range(201)])
+    odd = read(tmp_path, {}, [f"repogen-odd[{','.join(f'e{number}' for number in range(201))}]"])
     with pytest.raises(SourceError, match="required with more than 200 extras"):
+        packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {})  # noqa: SLF001 - as above
+    odd = read(tmp_path, {}, [f"repogen-odd[e{number}]" for number in range(150)])
+    with pytest.raises(SourceError, match="more than 20000 requirements for the extras"):
         packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {})  # noqa: SLF001 - as above
 
 

@@ -185,6 +185,25 @@ def test_sparse_files_are_not_copied(source: Publisher, target: Publisher, monke
     assert not target.repository.parent.exists()
 
 
+def test_files_with_many_links_are_not_copied(
+    source: Publisher, target: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copies could fill the disk, and an archive of them take hours."""
+    version = source.repository / "m" / "2"
+    (version / "weights").write_bytes(bytes(range(256)) * 256)
+    manifest = read_manifest(version)
+    names = ["weights", *(f"link{number}" for number in range(8))]
+    for name in names[1:]:
+        (version / name).hardlink_to(version / "weights")
+    records = (FileRecord(name, sha256_file(version / name), 65536) for name in names)
+    _replace_manifest(version, files=(*manifest.files, *records))
+    monkeypatch.setattr("repogen.repository.manifest._MAX_REPEATED_BYTES", 2**18)
+    with pytest.raises(RepogenError, match="several links lead to the same files") as caught:
+        repogen.publish("m", 2, source=source.repository, target=target.repository)
+    assert caught.value.code == "publish.altered-source"
+    assert not target.repository.parent.exists()
+
+
 def test_unlisted_files_are_not_copied(source: Publisher, target: Publisher) -> None:
     """Neither a module that Python could import, nor the mark of an unconfirmed version."""
     for name in ("evil.py", "unconfirmed"):
