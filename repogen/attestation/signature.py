@@ -243,7 +243,9 @@ def _with_signer(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an opti
         return config.use_sigstore_signer(use_ambient_credentials=True)
     if key.certificate is not None:
         return config.use_certificate_signer(
-            private_key=key.private_key, signing_certificate=key.certificate, certificate_chain=key.chain
+            private_key=key.private_key,
+            signing_certificate=key.certificate,
+            certificate_chain=key.chain or (key.certificate,),  # the library does not accept an empty chain
         )
     password = os.environ.get(PASSWORD_VARIABLE)
     secret = None if password is None else password.encode()

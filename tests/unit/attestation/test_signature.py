@@ -306,12 +306,13 @@ def test_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert path in caught.value.message
 
 
-def test_certificates(publisher: Publisher, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_chain", [True, False])
+def test_certificates(publisher: Publisher, tmp_path: Path, *, has_chain: bool) -> None:
     """A key with a certificate is accepted through the root that issued it, and through no other."""
     publisher.publish()
     roots = [_certificate(tmp_path, f"root{number}", None) for number in (1, 2)]
     leaf = _certificate(tmp_path, "leaf", roots[0])
-    key = SigningKey(leaf[1], leaf[0], (roots[0][0],))
+    key = SigningKey(leaf[1], leaf[0], (roots[0][0],) if has_chain else ())
     repogen.sign("m", key=key, repository=publisher.repository)
     report = [repogen.verify(publisher.repository, signer=TrustedSigner(certificates=(root[0],))) for root in roots]
     assert [len(each.findings) for each in report] == [0, 1]
