@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
@@ -39,7 +39,7 @@ from repogen.triton_config.rules.identity import is_ensemble, is_onnx
 from repogen.triton_config.text.parse import empty_config, parse, parse_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from repogen.triton_config.text.parse import ModelConfig
@@ -71,9 +71,14 @@ def read_refusals(model: Path) -> tuple[str, ...]:
         ConfigError: config.pbtxt cannot be parsed.
         OSError: A file cannot be read.
     """
+    return _limited(model, partial(_read_refusals, model))
+
+
+def _limited(model: Path, reasons: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the result of a function, or that the model exceeds the limit on reading it."""
     try:
         with work_limit(f"model {model.name}"):
-            return _read_refusals(model)
+            return reasons()
     except WorkLimitError as error:
         raise_if_exceeded()
         return (error.message,)
@@ -96,6 +101,10 @@ def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
     Raises:
         OSError: A directory cannot be read.
     """
+    return _limited(model, partial(_load_refusals, model, config))
+
+
+def _load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
     if reasons := refusals(model, config) or tuple(_files_elsewhere(model, config)):
         return reasons
     reason = steps_reason(config, model.name, model.parent)

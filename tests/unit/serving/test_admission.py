@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
@@ -13,11 +14,12 @@ import pytest
 from repogen.api.check import check, check_report
 from repogen.check.checker import Selection
 from repogen.errors import ConfigError
+from repogen.files.work_limit import work_limit
 from repogen.onnx_graph import external_data
 from repogen.serving import admission
 from repogen.serving.admission import read_refusals, require_admitted, unexamined_code
 from repogen.targets import DEFAULT_RELEASE
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import empty_config, parse
 from tests.support import graphs
 
 if TYPE_CHECKING:
@@ -439,3 +441,18 @@ def test_runtime_is_not_a_pattern(tmp_path: Path) -> None:
     (reason,) = read_refusals(directory)
     assert "is not a plain name" in reason
     assert time.process_time() - before < 2.0
+
+
+def test_model_that_exceeds_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not loaded, whoever parsed its config, and the limit concerns no other model."""
+
+    def read(*_: object) -> tuple[str, ...]:
+        end = time.process_time() + 1
+        while time.process_time() < end:
+            pass
+        return ()
+
+    monkeypatch.setattr(admission, "work_limit", partial(work_limit, seconds=0.1))
+    monkeypatch.setattr(admission, "refusals", read)
+    (reason,) = admission.load_refusals(tmp_path / "m", empty_config())
+    assert reason.startswith("model m needs more than 0.1 s of processor time")
