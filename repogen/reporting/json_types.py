@@ -24,7 +24,7 @@ class ErrorDocument(TypedDict):
     hint: str
     """What to do; may be empty"""
     where: str
-    """`file:line` or the path of a key; may be empty"""
+    """Place of the error: a file, `file:line`, the path of a key, or a URI; may be empty"""
     exit_code: int
     """Exit code of the error"""
 
@@ -244,7 +244,7 @@ class SmokeDocument(TypedDict):
     name: NotRequired[str]
     """Name of the model; missing in the documents of a build and of a deploy"""
     version: int
-    """Version in the repository"""
+    """Version in the repository; 0 if no version could be tested"""
     passed: bool
     """Whether every check passed"""
     server: str
@@ -268,7 +268,7 @@ class TensorDocument(TypedDict):
     name: str
     """Name"""
     dtype: str
-    """Type, as NumPy names it"""
+    """Type, as a spec names it: `float32`, `int64`, `string`, …"""
     shape: list[int | str]
     """Sizes, and names of dynamic dimensions"""
 
@@ -298,7 +298,7 @@ class ModelDocument(TypedDict):
     version: int | None
     """Version in the repository"""
     sha256: str | None
-    """Digest of `model.onnx`, of `model.py` for Python code, or of `config.pbtxt` for an ensemble"""
+    """Digest of `model.onnx`, of the file at `source.path` for Python code, or of `config.pbtxt` for an ensemble"""
     size: int | None
     """Size in bytes of the graph and its weights, or of the code; null for an ensemble"""
     exporter: str | None
@@ -534,7 +534,7 @@ class PromotionDocument(TypedDict):
     old: int | None
     """Version that the alias pointed to; null if it did not exist"""
     new: int | None
-    """Version that was measured"""
+    """Version that the alias was to be moved to"""
     outcome: str
     """`promoted`, `rolled back`, `already` (nothing to do), `would move` (`--dry-run`) or `refused` (a gate failed)"""
     gates: list[GateDocument]
@@ -922,7 +922,7 @@ class CheckDocument(TypedDict):
     found: str
     """What was found"""
     ok: bool
-    """Whether it is sufficient"""
+    """Whether it is sufficient; also true for an optional one that is missing"""
     optional: bool
     """Whether repogen works without it"""
     remedy: str
@@ -970,7 +970,7 @@ class VersionDocument(TypedDict):
     created: str | None
     """When its manifest was written, in UTC; without a manifest, when its directory was changed"""
     sha256: str | None
-    """Digest of `model.onnx`, of `model.py` for Python code, or of `config.pbtxt` for an ensemble"""
+    """Digest of `model.onnx`, of the file at `source.path` for Python code, or of `config.pbtxt` for an ensemble"""
     content_sha256: str | None
     """Digest of the paths and digests of all its files"""
     target: str | None
@@ -1082,7 +1082,7 @@ class RollbackDocument(TypedDict):
     held: int | None
     """Version that is held now, or would be without `--dry-run`; null without a hold"""
     dry_run: bool
-    """Whether nothing was changed"""
+    """Whether nothing was changed because of `--dry-run`"""
     notes: list[str]
     """What changes for clients and ensembles"""
     deploy: NotRequired[DeployDocument]
@@ -1112,7 +1112,7 @@ class PruneDocument(TypedDict):
     repository: str
     """Directory or URL of the repository"""
     dry_run: bool
-    """Whether nothing was deleted"""
+    """Whether nothing was deleted because of `--dry-run`"""
     deleted: int
     """Number of versions that were deleted, or would be"""
     freed: int
@@ -1148,7 +1148,7 @@ class TransferDocument(TypedDict):
     target: str
     """Directory or URL of the repository, package or image that was written"""
     dry_run: bool
-    """Whether nothing was changed"""
+    """Whether nothing was changed because of `--dry-run`"""
     versions: list[TransferredVersionDocument]
     """The steps of an ensemble first, the model last"""
     format: str | None
@@ -1244,7 +1244,7 @@ class DiffDocument(TypedDict):
     after: VersionRefDocument
     """Version B; with `--against models:/…`, the version of the repository instead"""
     identical: bool
-    """Whether all files have the same content"""
+    """Whether all files have the same content; false if a version has no manifest that can be read"""
     signature: list[str] | None
     """Differences of inputs and outputs; null if a version has no manifest that can be read"""
     weights: WeightsDocument | None

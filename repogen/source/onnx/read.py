@@ -10,7 +10,6 @@ import onnx
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
-from repogen.files import is_private_hard_link
 from repogen.files.content import ContentError
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
 from repogen.onnx_graph.facts import hint_for, parse_model
@@ -176,8 +175,7 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
     """Return the files with a graph's external data, which are in its directory or in the same Hugging Face cache.
 
     Raises:
-        SourceError: A location is outside the directory, is not a regular file, is shorter than its tensors, or may be
-            another user's file.
+        SourceError: A location is outside the directory, is not a regular file, or is shorter than its tensors.
     """
     files: dict[str, Path] = {}
     for entry in _external(proto, path):
@@ -196,16 +194,7 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
                 code="source.onnx-external-data",
                 where=path.name,
             )
-        file = Path(os.path.realpath(path.absolute().parent / entry.location))
-        if is_private_hard_link(file):
-            raise SourceError(
-                f"the external data of {path.name} has more than one hard link, and not every user may read it: "
-                f"{entry.location!r}",
-                "its bytes are published: replace it with a copy, or make it readable with `chmod o+r`",
-                code="source.onnx-external-data",
-                where=path.name,
-            )
-        files.setdefault(entry.location, file)
+        files.setdefault(entry.location, Path(os.path.realpath(path.absolute().parent / entry.location)))
     return tuple(files.values())
 
 

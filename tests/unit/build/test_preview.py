@@ -43,9 +43,9 @@ def test_plan_names_models_reasons_dependencies_and_inputs(spec: Spec, publish_v
     publish_version(spec, "a", 2)
     journal = journal_path(model_dir(spec.repository, "a"))
     journal.write_text("{}")  # of a publish that was interrupted: a build would recover it
-    before = contents(spec.root)
+    before = contents(spec.repository)
     plan = repogen.plan(spec)
-    assert contents(spec.root) == before
+    assert contents(spec.repository) == before
     assert [(model.name, model.version, model.reasons) for model in plan.models] == [
         ("a", 2, ()), ("b", None, ("no version is published",)), ("e", None, ("no version is published",)),
     ]  # fmt: skip

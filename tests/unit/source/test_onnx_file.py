@@ -179,16 +179,6 @@ def test_external_data_stays_in_its_directory(load_onnx: Load, root: Path, locat
     assert message in error.message
 
 
-def test_external_data_that_is_a_private_hard_link(load_onnx: Load, root: Path) -> None:
-    """Its other name could be that of a secret, which the published graph would contain."""
-    graphs.with_external(root / "model.onnx")
-    (root / "model.onnx.data").chmod(0o600)
-    (root / "secret").hardlink_to(root / "model.onnx.data")
-    error = rejection(load_onnx)
-    assert error.code == "source.onnx-external-data"
-    assert "more than one hard link" in error.message
-
-
 def test_truncated_external_data(load_onnx: Load, root: Path) -> None:
     """The message has the tensor that is beyond the end of the file."""
     graphs.with_external(root / "model.onnx")
