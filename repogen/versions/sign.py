@@ -69,7 +69,7 @@ def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: Sig
         if damage:
             raise PublishError(
                 f"{version.model} version {version.version} is damaged, and was not signed: {'; '.join(damage)}",
-                "restore its files, or build it again",
+                "restore its files and delete those that the manifest does not list, or build it again",
                 code="sign.damaged",
             )
         sign_version(version.path, key)
