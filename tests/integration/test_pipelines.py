@@ -167,7 +167,7 @@ def test_matrix_workflow_joins_its_parts(hub: Hub) -> None:
     assert code == 0, messages(events)
     assert jobs_of(events) == {"plan": "success", "build": "success", "join": "success"}
     assert installed(events) == {
-        f"triton-repogen[build] @ git+https://github.com/triton-repogen/repogen@v{__version__}"
+        f"triton-repogen[build,track] @ git+https://github.com/triton-repogen/repogen@v{__version__}"
     }
     parts = [files(hub.artifacts / f"part-{number}") for number in (1, 2)]
     assert sorted({path.partition("/")[0] for path in part} for part in parts) == [{"first"}, {"second"}]
@@ -184,7 +184,7 @@ def test_matrix_workflow_publishes_to_a_store(hub: Hub, monkeypatch: pytest.Monk
         assert code == 0, messages(events)
         assert jobs_of(events) == {"plan": "success", "build": "success"}
         (requirement,) = installed(events)
-        assert requirement.startswith("triton-repogen[build,s3] @ git+https://")
+        assert requirement.startswith("triton-repogen[build,track,s3] @ git+https://")
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         copied = hub.project.run("publish", "--all", "--from", url, "--to", "copied")
@@ -193,7 +193,8 @@ def test_matrix_workflow_publishes_to_a_store(hub: Hub, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("url", "extras"), [("gs://bucket/models", "build,gcs"), ("az://models/x", "build,azure"), ("", "build")]
+    ("url", "extras"),
+    [("gs://bucket/models", "build,track,gcs"), ("az://models/x", "build,track,azure"), ("", "build,track")],
 )
 def test_extra_of_a_store(hub: Hub, url: str, extras: str) -> None:
     """As the URL says."""
