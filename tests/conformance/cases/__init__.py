@@ -14,6 +14,8 @@ from tests.conformance.cases import (
     onnx_files,
     precisions,
     rows,
+    set12a,
+    set12b,
     verdicts,
 )
 
@@ -30,6 +32,8 @@ GROUPS = (
     archives,
     onnx_files,
     verdicts,
+    set12a,
+    set12b,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
