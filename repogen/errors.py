@@ -66,12 +66,16 @@ def _full_name(cls: type) -> str:
 
 # The variables of MLflow, the stores, the Hugging Face Hub, Ray, sigstore and repogen, and those that look like them.
 _SECRET_NAME = re.compile(
-    r"(?P<header>REPOGEN_(?:CONTROL|SERVER)_HEADER)|.*(?:(?P<url>_(?:URI|URL|PROXY))|(?P<fields>_CONNECTION_STRING)|"
-    r"(?:TOKEN|PASSWORD|PASSWD|SECRET|ACCESS_KEY|ACCOUNT_KEY|API_KEY))",
+    r"(?P<header>REPOGEN_(?:CONTROL|SERVER)_HEADER)|"
+    r".*(?:(?P<url>_(?:URI|URL|PROXY))|(?P<fields>_CONNECTION_STRING|_AUTH_CONFIG)|"
+    r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|(?:ACCESS|ACCOUNT|API|ENCRYPTION|PRIVATE|SIGNING|STORAGE)_KEY))",
     re.IGNORECASE,
 )
 _PASSWORD_OF_URL = re.compile(r"(?:^|:)/{0,3}[^:@/]*:([^/].*)@", re.DOTALL)
-_SECRET_FIELD = re.compile(r"(?:AccountKey|SharedAccessSignature)=([^;]+)")
+# Of Azure's connection strings, and of the JSON in DOCKER_AUTH_CONFIG.
+_SECRET_FIELD = re.compile(
+    r"(?:(?:AccountKey|SharedAccessSignature)\s*=\s*|\"(?:auth|password|\w+token)\"\s*:\s*\")([^;\"]+)", re.IGNORECASE
+)
 # What is the same in every quotation of a secret: no white space, no character that is escaped, no delimiter of a URL.
 _UNESCAPED = re.compile(r"[!$%(-.0-9<>A-\[\]-~]{8,}")
 _NOT_SECRET = frozenset({"true", "false", "none"})
@@ -229,7 +233,7 @@ class GateError(RepogenError):
 
 
 class InterruptedBuildError(RepogenError):
-    """Ctrl-C, SIGTERM or SIGHUP; no partial output was left behind (exit 130)."""
+    """Ctrl-C, SIGTERM or SIGHUP; nothing is half-written (exit 130)."""
 
     exit_code = ExitCode.INTERRUPTED
     default_code = "interrupted"

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 Connection = TypeVar("Connection", bound=HTTPConnection)
 
 MAX_BYTES = 32 * 2**20
-"""Limit for a response whose size is not known before; parsed JSON takes several times as much memory."""
+"""Limit for a response whose size is not known before."""
+_MAX_JSON_BYTES = 8 * 2**20
+"""Limit for one that MLflow parses: 30 MiB of empty objects would need 7.6 GiB and two minutes."""
 SECONDS = 60.0
 INVALID_RESPONSE = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What code raises that reads a response: a field is missing, has another type or value, or is nested deeply."""
@@ -318,7 +320,7 @@ def _limits_of(request: Any, timeout: Any, *, stream: bool) -> Limits:  # noqa: 
         return limits
     if not stream:  # also within a block: the limits of a download are not those of a token that it needs
         part = _RANGE.fullmatch(str(request.headers.get("Range", "")))
-        most = MAX_BYTES if part is None else max(MAX_BYTES, int(part[2]) - int(part[1]) + 1)
+        most = _MAX_JSON_BYTES if part is None else max(MAX_BYTES, int(part[2]) - int(part[1]) + 1)
         limits = Limits(most) if limits is _NO_LIMITS else replace(limits, size=min(limits.size, most))
     seconds = timeout[-1] if isinstance(timeout, tuple) else timeout
     return replace(limits, seconds=seconds) if isinstance(seconds, int | float) else limits

@@ -250,8 +250,9 @@ def json_page() -> str:
         "# JSON output",
         (
             "With `--json` (`--format json` for `check`), a command prints one JSON document on standard output and "
-            "nothing else there. A key is always present, unless its description states when it is missing. Within a "
-            "major version, keys are only added."
+            "nothing else there; `check --diff` always prints a unified diff. A key is always present, unless its "
+            "description states when it is missing; null means that there is no value. Within a major version, keys "
+            "are only added."
         ),
     ]
     definitions: dict[str, Any] = {}

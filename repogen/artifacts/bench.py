@@ -82,12 +82,10 @@ class Unmeasured:
     Attributes:
         variant: The variant.
         reason: Why not.
-        batch: The only batch size that was not measured; 0 for all.
     """
 
     variant: Variant
     reason: str
-    batch: int = 0
 
 
 @dataclass(frozen=True)

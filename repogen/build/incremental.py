@@ -61,7 +61,7 @@ def compare_models(
         if reasons := _reasons_to_build(comparison, name, current):
             return tuple(reasons)
         held = hold_of(model_dir(repository, name))
-        notes = () if held is None else (hold_note(name, held),)
+        notes = () if held is None else (hold_note(held),)
         return replace(_report(name, *current, time.monotonic() - start), notes=notes)
 
     selected = list(names)

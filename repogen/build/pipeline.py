@@ -60,7 +60,7 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     Raises:
         RepogenError: No model can be built: a model name is unknown, the repository cannot be written, or a server is
             not available.
-        KeyboardInterrupt: The build was interrupted; no partial output is left behind.
+        KeyboardInterrupt: The build was interrupted; nothing is half-written.
     """
     plan = plan_build(spec, options)
     if plan.pending:

@@ -24,7 +24,7 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
 
     Raises:
         RepogenError: No model can be built.
-        KeyboardInterrupt: The build was interrupted; no partial output is left behind.
+        KeyboardInterrupt: The build was interrupted; nothing is half-written.
     """
     cancelled = threading.Event()
     reports = plan.reports

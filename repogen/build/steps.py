@@ -236,7 +236,7 @@ def _notes(session: BuildSession, staged: StagedVersion) -> Iterator[str]:
     """
     held = hold_of(session.repository / staged.name)
     if held is not None:  # the end of the hold tests the ensembles
-        yield f"the new version is not served: {hold_note(staged.name, held)}"
+        yield f"the new version is not served: {hold_note(held)}"
         return
     for ensemble, reason in unfit_users(session.repository, staged, session.plan.pending).items():
         if reason and not session.options.allow_breaking:

@@ -88,8 +88,9 @@ def bench(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Measure PyTorch, ONNX Runtime and Triton side by side.
 
-    Measures published models (default: all of the spec) in interleaved rounds: PyTorch eager, torch.compile, ONNX
-    Runtime in process, and Triton through gRPC, HTTP and shared memory. NVIDIA's perf_analyzer sends the requests.
+    Measures published models (default: all of the spec, or of the repository without a spec) in interleaved rounds:
+    PyTorch eager, torch.compile, ONNX Runtime in process, and Triton through gRPC, HTTP and shared memory. NVIDIA's
+    perf_analyzer sends the requests.
     """
     with handle_errors(debug=debug, as_json=as_json):
         credentials = connection.credentials()

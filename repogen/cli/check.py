@@ -59,7 +59,7 @@ _FORMATS = ("text", "json", "github", "sarif")
     "--spec",
     type=FILE,
     metavar="FILE",
-    help="Spec with the settings and the release; default: the closest repogen.yaml.",
+    help="Spec with the settings and the release; default: the closest repogen.yaml or pyproject.toml with settings.",
 )
 @click.option("--isolated", is_flag=True, help="Ignore the settings in repogen.yaml and pyproject.toml.")
 @debug_option

@@ -191,7 +191,7 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     except RepogenError as error:
         _fail(error, debug=debug, as_json=as_json)
     except KeyboardInterrupt:
-        _fail(InterruptedBuildError("interrupted; no partial output was left behind"), debug=debug, as_json=as_json)
+        _fail(InterruptedBuildError("interrupted; nothing is half-written"), debug=debug, as_json=as_json)
     except click.ClickException:  # a usage error, which `run` prints
         raise
     except Exception as error:  # noqa: BLE001 - a bug of repogen, reported like any other error

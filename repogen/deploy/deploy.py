@@ -149,19 +149,16 @@ class _Run:
             )
 
     def _skipped(self, live: LiveServer) -> list[ModelDeployment]:
-        """Return what the server serves before the deploy."""
-        models = [model for group in self.groups for model in group]
-        versions = {model.name: live.snapshot(model.name).versions for model in models}
-        skipped = DeployAction.SKIPPED
+        """Return what the server serves before the deploy, also of the models to unload."""
+        models = {model.name: model for group in self.groups for model in group}
+        expected = {name: model.versions for name, model in models.items()} | dict.fromkeys(self.options.unload, ())
+        versions = {name: live.snapshot(name).versions for name in expected}
         return [
             ModelDeployment(
-                *(model.name, skipped),
-                expected=model.versions,
-                before=versions[model.name],
-                serving=versions[model.name],
+                *(name, DeployAction.SKIPPED), expected=expected[name], before=versions[name], serving=versions[name]
             )
-            for model in models
-            if model.selected or versions[model.name]
+            for name in expected
+            if name in self.options.unload or models[name].selected or versions[name]
         ]
 
 

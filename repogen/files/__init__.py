@@ -18,9 +18,11 @@ from repogen.files.paths import (
     has_trusted_owner,
     is_directory,
     is_file,
+    is_foreign_in_public,
     is_inside,
     is_plain_name,
     is_private_hard_link,
+    is_public,
     is_shared,
     lack_of_space,
     no_home_directory,
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "cache_directory", "exists", "foreign_reason", "has_trusted_owner",
-    "is_directory", "is_file", "is_inside", "is_plain_name", "is_private_hard_link", "is_shared", "lack_of_space",
-    "no_home_directory", "open_regular",
-    "raise_if_exhausted", "read_bytes", "read_text", "reason", "require_allocated", "require_inside",
+    "is_directory", "is_file", "is_foreign_in_public", "is_inside", "is_plain_name", "is_private_hard_link",
+    "is_public", "is_shared", "lack_of_space", "no_home_directory", "open_regular", "raise_if_exhausted",
+    "read_bytes", "read_text", "reason", "require_allocated", "require_inside",
 ]  # fmt: skip
 
 MAX_GRAPH_BYTES = 2**31

@@ -127,6 +127,35 @@ def has_trusted_owner(path: Path, directory: Path) -> bool:
     return path.lstat().st_uid in trusted and (not exists(path) or path.stat().st_uid in trusted)
 
 
+def is_public(directory: Path) -> bool:
+    """Return whether any user can create files in a directory, as in ``/tmp``.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    return bool(directory.stat().st_mode & stat.S_IWOTH)
+
+
+def is_foreign_in_public(path: Path, base: Path) -> bool:
+    """Return whether a file, or a directory above it, is in a public directory and belongs to an untrusted user.
+
+    A file that does not exist does not. In a directory that only a group can write to, the group is trusted.
+
+    Args:
+        path: The file.
+        base: Directory of the spec; what is above it is not examined.
+    """
+    above = [parent for parent in path.parents if parent != base and parent.is_relative_to(base)]
+    return any(_is_planted(each) for each in (path, *above))
+
+
+def _is_planted(path: Path) -> bool:
+    try:
+        return is_public(path.parent) and not has_trusted_owner(path, path.parent)
+    except OSError:  # what reads it reports that
+        return False
+
+
 def cache_directory(configured: str | None) -> Path:
     """Return the directory of the caches.
 

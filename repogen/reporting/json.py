@@ -163,7 +163,7 @@ def _(model: ModelBench) -> dict[str, object]:
     return {
         **dataclasses.asdict(model),
         "rows": [dataclasses.asdict(row) for row in model.rows],
-        "unmeasured": [{**dataclasses.asdict(each), "batch": each.batch or None} for each in model.unmeasured],
+        "unmeasured": [dataclasses.asdict(each) for each in model.unmeasured],
         "notes": list(model.notes),
         "server": model.server or None,
         "error": None if model.error is None else as_dict(model.error),

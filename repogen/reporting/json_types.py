@@ -98,13 +98,13 @@ class ParityDocument(TypedDict):
     """Parity with PyTorch."""
 
     cases: int
-    """Number of cases"""
+    """Number of cases; 0 if nothing was measured, or if a case failed"""
     skipped: list[str]
     """Cases that were skipped when `parity.budget_seconds` was used up"""
     max_abs_diff: float | None
-    """Largest absolute difference; null if nothing was measured"""
+    """Largest absolute difference; null if `cases` is 0"""
     max_rel_diff: float | None
-    """Largest relative difference; null if nothing was measured"""
+    """Largest relative difference; null if `cases` is 0"""
     passed: bool
     """Whether parity was measured and passed; false for a lossy model that is judged by its quality"""
     sweep: list[ParityCaseDocument]
@@ -220,7 +220,7 @@ class SmokeCheckDocument(TypedDict):
     warning: bool
     """Whether it passed with a warning"""
     max_abs_diff: float | NonFinite | None
-    """Largest difference from the golden tensors; `nan` and `inf` are strings"""
+    """Largest difference from the golden tensors; null for a check of something else; `nan` and `inf` are strings"""
 
 
 @with_config(_STRICT)
@@ -296,7 +296,7 @@ class ModelDocument(TypedDict):
     status: Literal["published", "unchanged", "verified", "failed"]
     """Result"""
     version: int | None
-    """Version in the repository"""
+    """Version in the repository; null if the model was neither published nor unchanged"""
     sha256: str | None
     """Digest of `model.onnx`, of the file at `source.path` for Python code, or of `config.pbtxt` for an ensemble"""
     size: int | None
@@ -336,15 +336,15 @@ class ModelDocument(TypedDict):
     peak_rss_bytes: int | None
     """Peak memory of the worker"""
     inputs: list[TensorDocument]
-    """Inputs, with the batch; empty if the model was not staged"""
+    """Inputs, with the batch; empty if the model failed before it was staged"""
     outputs: list[TensorDocument]
-    """Outputs, with the batch; empty if the model was not staged"""
+    """Outputs, with the batch; empty if the model failed before it was staged"""
     operators: dict[str, int]
     """Number of nodes of the published graph by operator; empty if this build did not read it"""
     config: str | None
     """Text of config.pbtxt; null if this build did not write it"""
     provenance: ProvenanceDocument | None
-    """How the version was built; null if the model was not staged"""
+    """How the version was built; null if the model failed before it was staged"""
     error: ErrorDocument | None
     """Why the model failed"""
 
@@ -367,7 +367,7 @@ class BuildDocument(TypedDict):
 
 @with_config(_STRICT)
 class FailureDocument(TypedDict):
-    """Any command with ``--json`` that failed before it had anything to report."""
+    """Any command with ``--json`` that failed before it had anything to report; a usage error is only text."""
 
     repository: None
     """Always null"""
@@ -410,9 +410,9 @@ class FindingDocument(TypedDict):
     hint: str
     """What to do; may be empty"""
     fix: str
-    """Replacement text, if there is exactly one fix; may be empty"""
+    """Replacement text, or for RG403 the new name of the directory, if there is exactly one fix; may be empty"""
     applicability: Literal["safe", "unsafe"] | None
-    """Whether `--fix` applies the fix, or only `--fix --unsafe-fixes`; null without a fix"""
+    """Whether `--fix` applies the fix, or only `--fix --unsafe-fixes`; null if neither does"""
 
 
 @with_config(_STRICT)
@@ -458,7 +458,7 @@ class FindingsDocument(TypedDict):
     statistics: list[StatisticDocument]
     """Number of findings per code"""
     unexamined_code: list[str]
-    """Models with code, which a check does not examine, and which code"""
+    """One line for each model with code that a check does not examine, such as `m: Triton runs its model.py`"""
 
 
 @with_config(_STRICT)
@@ -508,7 +508,7 @@ class MoveDocument(TypedDict):
     ensemble: str | None
     """Ensemble and version, such as `classify 3`, with whose alias this one moved; null if it moved by itself"""
     figures: dict[str, FigureDocument]
-    """Measurements by gate"""
+    """Measurements by gate; `server` is the Triton server that was used"""
 
 
 @with_config(_STRICT)
@@ -533,14 +533,14 @@ class PromotionDocument(TypedDict):
     """The alias"""
     old: int | None
     """Version that the alias pointed to; null if it did not exist"""
-    new: int | None
+    new: int
     """Version that the alias was to be moved to"""
     outcome: str
     """`promoted`, `rolled back`, `already` (nothing to do), `would move` (`--dry-run`) or `refused` (a gate failed)"""
     gates: list[GateDocument]
     """One entry per limit or measurement"""
     server: str | None
-    """Triton server that was used for the measurements"""
+    """Triton server that was used for the measurements; null if none was started"""
     indicative: bool
     """Whether the times can differ from those in production, because the embedded server was measured"""
     move: MoveDocument | None
@@ -566,13 +566,13 @@ class PeriodDocument(TypedDict):
     present: bool
     """Whether the alias still points to the version"""
     by: str
-    """Who moved the alias"""
+    """Who moved the alias; empty if it was not recorded"""
     why: str
-    """`promote`, `rollback` or `outside`"""
+    """`promote`, `rollback`, or `outside` for a move that repogen did not make"""
     ensemble: str | None
     """Ensemble and version, such as `classify 3`, with whose alias this one moved; null if it moved by itself"""
     figures: dict[str, FigureDocument]
-    """Measurements by gate"""
+    """Measurements by gate; `server` is the Triton server that was used"""
 
 
 @with_config(_STRICT)
@@ -700,7 +700,7 @@ class BenchRowDocument(TypedDict):
     p99: EstimateDocument
     """99th percentile of the latency in milliseconds"""
     throughput: EstimateDocument
-    """Rows per second"""
+    """Rows per second; requests per second for a model that does not batch"""
     ratio: EstimateDocument | None
     """Speedup over the baseline; null for the baseline, and if it was not measured at this batch size"""
     requests: int
@@ -715,8 +715,6 @@ class UnmeasuredDocument(TypedDict):
     """The variant"""
     reason: str
     """Why not"""
-    batch: int | None
-    """Batch size that was not measured; null if none was measured"""
 
 
 @with_config(_STRICT)
@@ -740,7 +738,7 @@ class ModelBenchDocument(TypedDict):
     notes: list[str]
     """Notes"""
     error: ErrorDocument | None
-    """Why measurements are missing; null if none are"""
+    """Why the measurement could not start or was ended; null if it was completed"""
 
 
 @with_config(_STRICT)
@@ -788,7 +786,7 @@ class FiguresDocument(TypedDict):
     p99: float
     """99th percentile of the latency in milliseconds"""
     throughput: float
-    """Rows per second"""
+    """Rows per second; requests per second for a model that does not batch"""
     memory_bytes: int | None
     """Largest resident memory of the server; null if it was not measured"""
 
@@ -852,11 +850,11 @@ class ComparisonRowDocument(TypedDict):
     p99: EstimateDocument
     """99th percentile of the latency in milliseconds"""
     throughput: EstimateDocument
-    """Rows per second"""
+    """Rows per second; requests per second for a model that does not batch"""
     memory_bytes: int | None
     """Largest resident memory of the server; null if it was not measured"""
     ratio: EstimateDocument | None
-    """Speedup of the tuned config over this one, in the same round; null for the tuned config"""
+    """Speedup of the tuned config over this one, in the same round; null for the tuned config, or if that failed"""
     violations: list[str]
     """Constraints that the medians violate"""
 
@@ -898,7 +896,7 @@ class TuneDocument(TypedDict):
     comparison: list[ComparisonRowDocument]
     """The chosen config next to the others, measured in interleaved rounds; empty if they were not compared"""
     improved: bool
-    """Whether the chosen config is better than the spec's by more than the noise"""
+    """Whether the chosen config beats the spec's by more than the noise, or meets limits that the spec's violates"""
     diff: str
     """Change to the spec as a unified diff; empty if there is none"""
     written: bool
@@ -910,7 +908,7 @@ class TuneDocument(TypedDict):
     files: list[str]
     """Files that were written"""
     error: ErrorDocument | None
-    """Why there is no config; null if there is one"""
+    """Why the search or the comparison failed, or the spec could not be changed; null if neither happened"""
 
 
 @with_config(_STRICT)
@@ -966,13 +964,13 @@ class VersionDocument(TypedDict):
     problem: str
     """Why it has no manifest that can be read; empty if it has one"""
     size: int
-    """Total size of its files in bytes"""
+    """Size in bytes of the files that its manifest lists; without a manifest, of all its files"""
     created: str | None
     """When its manifest was written, in UTC; without a manifest, when its directory was changed"""
     sha256: str | None
     """Digest of `model.onnx`, of the file at `source.path` for Python code, or of `config.pbtxt` for an ensemble"""
     content_sha256: str | None
-    """Digest of the paths and digests of all its files"""
+    """Digest of the paths and digests of the files that its manifest lists"""
     target: str | None
     """Triton release that it was built for"""
     parity: RecordedParityDocument | None
@@ -1098,7 +1096,7 @@ class PrunedVersionDocument(TypedDict):
     version: int
     """The version"""
     size: int
-    """Total size of its files in bytes"""
+    """Size in bytes of the files that its manifest lists; without a manifest, of all its files"""
     deleted: bool
     """Whether it was deleted, or would be without `--dry-run`"""
     keep_reason: str
@@ -1116,7 +1114,7 @@ class PruneDocument(TypedDict):
     deleted: int
     """Number of versions that were deleted, or would be"""
     freed: int
-    """Total size of their files in bytes"""
+    """Sum of their sizes in bytes"""
     versions: list[PrunedVersionDocument]
     """Every version of the selected models"""
 
@@ -1134,7 +1132,7 @@ class TransferredVersionDocument(TypedDict):
     published: bool
     """Whether it was published, or would be without `--dry-run`; false if the target had it"""
     size: int
-    """Total size of its files in bytes"""
+    """Size in bytes of the files that its manifest lists"""
     held: int | None
     """Version that the target serves instead, because `repogen rollback` holds it"""
 
@@ -1252,19 +1250,19 @@ class DiffDocument(TypedDict):
     facts: list[ChangeDocument]
     """Opset, exporter, target, tools and other recorded values that differ"""
     nodes: list[int] | None
-    """Number of nodes of version A and of version B"""
+    """Number of nodes of version A and of version B; null if a version has no graph that can be read"""
     operators: list[OperatorDocument]
     """Operators whose number of nodes differs"""
     metrics: list[MetricDocument]
     """Measurements, including those that do not differ"""
     sizes: list[int]
-    """Total size of the files of version A and of version B in bytes"""
+    """Sizes of version A and of version B in bytes, as `size` of a version in `repogen versions`"""
     files: list[FileChangeDocument]
-    """Files that differ"""
+    """Files that differ; empty if a version has no manifest that can be read"""
     config: list[str] | None
     """Unified diff of config.pbtxt, one line per entry; null if it was not compared"""
     inputs: list[str]
-    """Inputs of the build that differ, as keys of the fingerprint"""
+    """Inputs of the build that differ, as keys of the fingerprint; empty if a version has no readable manifest"""
     notes: list[str]
     """What was not compared, and why"""
 
@@ -1296,9 +1294,9 @@ class CostDocument(TypedDict):
     seconds: float
     """Wall time of all steps"""
     memory_bytes: int
-    """Peak memory of its worker"""
+    """Peak memory of its worker, or `resources.memory_mb` of the spec"""
     measured: bool
-    """Whether an earlier build measured both; otherwise they are estimates"""
+    """Whether an earlier build measured them, except for `resources.memory_mb`; otherwise they are estimates"""
 
 
 @with_config(_STRICT)

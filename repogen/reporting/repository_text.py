@@ -58,7 +58,7 @@ def versions_text(report: VersionsReport) -> str:
             for version in model.versions
             if version.problem
         ),
-        *(f"{model.name}: {hold_note(model.name, model.held)}" for model in report.models if model.held is not None),
+        *(f"{model.name}: {hold_note(model.held)}" for model in report.models if model.held is not None),
         *report.notes,
     ]
     parts = [table(_VERSION_HEADINGS, rows)] if rows else []
@@ -144,7 +144,7 @@ def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterato
         verb = "would be published" if report.dry_run else "published"
         yield f"{version.model}: {origin} {verb} as version {version.number} of {target} ({size_text(version.size)})"
         if version.held is not None:
-            yield f"{version.model}: not served: {hold_note(version.model, version.held)}"
+            yield f"{version.model}: not served: {hold_note(version.held)}"
 
 
 def _package_lines(report: TransferReport, package_format: PackageFormat, source: str, target: str) -> Iterator[str]:

@@ -123,7 +123,7 @@ def findings_text(findings: Sequence[Finding], models: int, unexamined: Sequence
     if unexamined:
         lines.append("code that was not examined (load it only if you trust it):")
         more = ["and more"] if len(unexamined) > _MAX_EXAMPLES else []
-        lines += [f"  {line}" for line in [*unexamined[:_MAX_EXAMPLES], *more]]
+        lines += [f"  {printable(line, _MAX_LENGTH)}" for line in [*unexamined[:_MAX_EXAMPLES], *more]]
     return "\n".join(lines)
 
 

@@ -105,7 +105,8 @@ def make_directory(path: Path) -> None:
             directory.mkdir()
             _make_readable_by_all(directory)
     if not path.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        problem = errno.ENOTDIR if os.path.lexists(path) else errno.ENOENT  # another process removed it
+        raise OSError(problem, os.strerror(problem), str(path))
 
 
 def _make_readable_by_all(directory: Path) -> None:

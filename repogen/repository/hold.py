@@ -44,9 +44,9 @@ def hold_of(model: Path) -> int | None:
     return None
 
 
-def hold_note(name: str, version: int) -> str:
+def hold_note(version: int) -> str:
     """Return the note that a hold decides what is served."""
-    return f"version {version} is held and served; `repogen rollback {name} --release` ends the hold"
+    return f"version {version} is held and served; `--release` of `repogen rollback` ends the hold"
 
 
 def hold_text(config: str, version: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import (
@@ -34,6 +35,7 @@ MODEL_FILES = (
 )  # fmt: skip
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 # std::stoll: white space, a sign, ASCII digits; whatever follows is ignored
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _STOLL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
@@ -152,12 +154,12 @@ def latest_version(model: Path) -> int | None:
 def next_version(model: Path) -> int:
     """Return the number after all that Triton reads from directory names in a model's directory, and after files.
 
-    A file named `3` would be in the way of a version 3.
+    A file named `3` would be in the way of a version 3. Reserved numbers count as well.
 
     Raises:
         PublishError: No 64-bit integer is left.
     """
-    newest = 0
+    newest = _reserved(model)
     for entry in _entries(model):
         number = triton_version(entry.name)
         if number is not None and (is_directory(entry) or entry.name == str(number)):
@@ -169,6 +171,19 @@ def next_version(model: Path) -> int:
             code="publish.version-overflow",
         )
     return newest + 1
+
+
+def reservation(model: Path) -> Path:
+    """Return the path of a file in the root of a working copy: no version gets the number in it, or a smaller one."""
+    return model.parent / f".repogen-reserved.{model.name}"
+
+
+def _reserved(model: Path) -> int:
+    path = reservation(model)
+    text = ""
+    with suppress(OSError, UnicodeDecodeError):
+        text = read_text(path) if is_file(path) else ""
+    return int(text) if _NUMBER.fullmatch(text) else 0
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -67,7 +67,8 @@ def locked(repository: Path, seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
+        with suppress(OSError):  # of a network filesystem; the change is made, and the lock ends with the process
+            lock.release()
 
 
 def try_lock(path: Path) -> FileLock | None:

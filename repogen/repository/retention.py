@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -56,7 +57,9 @@ def pinned_versions(repository: Path) -> dict[tuple[str, int], str]:
         directory = repository / name
         for folder in (directory, *(directory / str(version) for version in versions(directory))):
             path = folder / CONFIG_FILE
-            text = read_config_text(path, "/".join(path.parts[-3:])) if is_file(path) else ""
+            text = ""
+            with suppress(FileNotFoundError):  # another command may delete a version at the same time
+                text = read_config_text(path, "/".join(path.parts[-3:])) if is_file(path) else ""
             if "ensemble_scheduling" in text:
                 steps = parse(text, "/".join(path.parts[-3:])).ensemble_scheduling.step
                 pins |= {(step.model_name, step.model_version): name for step in steps if step.model_version >= 0}

@@ -252,7 +252,8 @@ def _contended(path: Path) -> PublishError:
 def _create(container: Path) -> tuple[Path, FileLock]:
     """Create and lock a build directory; another build's sweep may remove one before it is locked."""
     for _ in range(_ATTEMPTS):
-        with suppress(FileNotFoundError):  # the other build removed the container, or the directory in it
+        # the other build removed the container, or the directory in it, perhaps while a library created it
+        with suppress(FileNotFoundError, FileExistsError):
             _make_container(container)
             root = Path(tempfile.mkdtemp(prefix="build-", dir=container))
             lock = try_lock(root / _LOCK)

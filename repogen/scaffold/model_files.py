@@ -89,19 +89,30 @@ def _onnx_shape(value: ValueInfoProto) -> list[int | str]:
     return [dim.dim_value if dim.dim_value > 0 else dim.dim_param or "?" for dim in dims]
 
 
+def _dim_names(value: ValueInfoProto) -> list[int | str]:
+    """Return the shape of an input as a spec names it; see ``source.onnx``."""
+    unnamed = {0: "batch"}
+    return [
+        dim if isinstance(dim, int) or dim.isidentifier() else unnamed.get(axis, f"{value.name}_axis{axis}")
+        for axis, dim in enumerate(_onnx_shape(value))
+    ]
+
+
 def _onnx_keys(inputs: list[ValueInfoProto]) -> tuple[str, ...]:
     """Return the optional keys: the file already declares its inputs and dims."""
     lines = ["# Inputs and dynamic dims come from the file. Optional keys:"]
+    names = [dim for value in inputs for dim in _dim_names(value) if isinstance(dim, str)]
     integers = next((value for value in inputs if "int" in _onnx_dtype(value)), None)
     if integers is not None:
-        shape = [dim if isinstance(dim, int) or dim.isidentifier() else "batch" for dim in _onnx_shape(integers)]
-        entry = f"{{dtype: {_onnx_dtype(integers)}, shape: {shape_text(shape)}, range: [0, 1]}}"
+        entry = f"{{dtype: {_onnx_dtype(integers)}, shape: {shape_text(_dim_names(integers))}, range: [0, 1]}}"
         lines += [
             "# CHECK the range of integer inputs: without one, only 0 and 1 are used.",
             f"# inputs: {{{flow(integers.name)}: {entry}}}",
         ]
+    if names:
+        bounds = "{min: 1, max: 32}"
+        lines += [f"# dims: {{{flow(names[0])}: {bounds}}}   # the sizes that parity is tested at, by dim name"]
     lines += [
-        "# dims: {batch: {min: 1, max: 32}}   # the sizes that parity is tested at, by dim name",
         "# examples: examples.npz             # real inputs",
         "# In source, reference: answers.npz or models.py:build compares the graph with the original model.",
     ]

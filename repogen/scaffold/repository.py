@@ -31,6 +31,7 @@ from repogen.scaffold.model_files import describe_onnx
 from repogen.spec.models import MODEL_NAME
 from repogen.spec.paths import check_repository
 from repogen.spec.python_names import parse_code
+from repogen.spec.scalars import ScalarError, resolve_plain
 from repogen.spec.sources import PythonSource
 from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ModelFacts
@@ -434,18 +435,24 @@ def _not_expressed(notes: list[str]) -> Iterator[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text with line breaks as a block."""
+    """Writes text with line breaks as a block, and in quotes what a spec reads as another type, such as 1e3."""
 
 
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    try:
+        is_text = isinstance(resolve_plain(text), str)
+    except ScalarError:
+        is_text = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if is_text else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def _yaml_lines(values: dict[str, object]) -> list[str]:
-    text: str = yaml.dump(
-        values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
+    text: str = yaml.dump(  # with escapes, because unprintable characters are replaced in what is written
+        values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=False, width=110
     )
     return text.splitlines()
 

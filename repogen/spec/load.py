@@ -239,7 +239,7 @@ def _release_notes(file: SpecFile, release: str | None) -> Iterator[str]:
     target = find_target(release or file.target.triton)
     if release is None and "triton" not in file.target.model_fields_set:
         yield (
-            f"the spec has no target: built for Triton {file.target.triton}; write target: {{triton: "
+            f"the spec has no target: the default is Triton {file.target.triton}; write target: {{triton: "
             f'"{newest_target().release}"}} for the newest known release'
         )
     if target is not None and target.unknown_note:

@@ -98,7 +98,7 @@ class DimSpec(Section):
     min: Size = Field(default=1, description="Smallest size, inclusive")
     max: Size = Field(description="Largest size, inclusive")
     example: ExampleSize | None = Field(
-        default=None, description="Size used for the export; chosen automatically if omitted"
+        default=None, description="Size of the first run and of the export, 2 or more; chosen automatically if omitted"
     )
 
 

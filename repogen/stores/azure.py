@@ -103,6 +103,16 @@ class AzureStore(FsspecStore):
         except self._azure.ResourceNotFoundError:
             return
 
+    def _delete_tagged(self, key: str, tag: str) -> None:
+        self._sync(self._delete_tagged_blob, key, tag)
+
+    async def _delete_tagged_blob(self, key: str, tag: str) -> None:
+        blob = self.filesystem.service_client.get_blob_client(self.bucket, key)
+        try:
+            await blob.delete_blob(etag=tag, match_condition=self._conditions.IfNotModified)
+        except (self._azure.ResourceNotFoundError, self._azure.ResourceModifiedError) as error:
+            raise ChangedError(key) from error
+
     def _sync(self, function: Any, *arguments: object) -> Any:  # noqa: ANN401 - fsspec has no types
         """Run a coroutine on the thread of the filesystem."""
         from fsspec.asyn import sync  # noqa: PLC0415 - an extra

@@ -2,8 +2,12 @@
 
 It is created with a conditional write, so of several processes one succeeds; the others wait, and then take the next
 number. The owner rewrites it every few seconds. A process that finds it unchanged for two minutes, or that runs on the
-same machine and sees that the owner has ended, takes it over and removes what the owner uploaded. No clocks are
-compared. After an hour, a process does not wait any longer: who can write to the bucket can renew any claim.
+same machine and sees that the owner has ended, takes it over. No clocks are compared. After an hour, a process does not
+wait any longer: who can write to the bucket can renew any claim.
+
+An owner that did not renew its claim may only be suspended, and go on later. So the number is used again only if the
+owner is known to have ended. Otherwise, the claim is marked as skipped, and the next number is used; the claim is
+deleted, with what its owner uploaded, after the owner cannot serve it any more.
 
 The key is a file in the repository's root, where Triton ignores files.
 """
@@ -39,7 +43,7 @@ RENEWAL_SECONDS = 20.0
 
 _MAX_SECONDS = 3600.0
 """Time to wait for other processes."""
-_MAX_BYTES = 4096
+MAX_BYTES = 4096
 _MAX_WAIT = 2.0
 _MAX_REFUSALS = 200
 _NAME = re.compile(r"\.repogen\.(?P<model>[^/]+)\.(?P<version>[0-9]{1,19})\.claim\.json")
@@ -60,6 +64,14 @@ def claimed_version(name: str) -> tuple[str, int] | None:
     return None if match is None else (match["model"], int(match["version"]))
 
 
+def is_skipped(content: bytes) -> bool:
+    """Return whether a claim's content marks a number that must not be used."""
+    try:
+        return _DOCUMENT.validate_json(content).is_skipped
+    except ValidationError:
+        return False
+
+
 class _Process(BaseModel):
     """A process, as another process on the same machine can identify it."""
 
@@ -77,6 +89,7 @@ class _Document(BaseModel):
     token: str
     renewals: int
     process: _Process
+    is_skipped: bool = False
 
 
 _DOCUMENT = TypeAdapter(_Document)
@@ -89,7 +102,7 @@ class Claim:
         """Prepare a claim; nothing is written."""
         self.key = key
         self.taken_over = False
-        """Whether a process that ended had it before."""
+        """Whether another process had it before."""
         self._store = store
         self._token = uuid4().hex
         self._renewals = 0
@@ -97,13 +110,16 @@ class Claim:
         self._lock = threading.Lock()
         self._released = threading.Event()
 
-    def acquire(self, wait: Callable[[], None]) -> None:
+    def acquire(self, wait: Callable[[], None], *, may_skip: bool = True) -> None:
         """Create the claim, after other processes have released it or have ended.
 
         Args:
             wait: Called once if another process has the claim.
+            may_skip: Whether another number can be used. A sync cannot: the number is that of the registry, and both
+                processes upload the same files.
 
         Raises:
+            ChangedError: The number must be skipped: a process that had the claim may still run.
             PublishError: The store rejects the creation of the claim, although it does not exist; or other processes
                 had it for an hour.
         """
@@ -122,7 +138,7 @@ class Claim:
                 if not last_tag:
                     wait()
                 last_tag, since = tag, time.monotonic()
-            if tag and (_has_ended(content) or time.monotonic() - since > LEASE_SECONDS) and self._took_over(tag):
+            if self._ends_wait(tag, content, expired=time.monotonic() - since > LEASE_SECONDS, may_skip=may_skip):
                 break
             if time.monotonic() - began > _MAX_SECONDS:
                 raise PublishError(
@@ -154,15 +170,31 @@ class Claim:
         """Stop renewing the claim, and do not delete it: it is not known what a failed request has done."""
         self._released.set()
 
+    def _ends_wait(self, tag: str, content: bytes, *, expired: bool, may_skip: bool) -> bool:
+        """Return whether this process took the claim over, because its owner has ended, or does the same.
+
+        Raises:
+            ChangedError: The number must be skipped.
+        """
+        if is_skipped(content) and may_skip:
+            raise ChangedError(self.key)
+        has_ended = _has_ended(content)
+        must_skip = may_skip and not has_ended
+        if not tag or not (has_ended or expired) or not self._took_over(tag, is_skipped=must_skip):
+            return False
+        if must_skip:
+            raise ChangedError(self.key)
+        return True
+
     def _created(self) -> bool:
         with suppress(ChangedError):
             self._tag = self._store.create(self.key, self._content())
             return True
         return False
 
-    def _took_over(self, tag: str) -> bool:
+    def _took_over(self, tag: str, *, is_skipped: bool) -> bool:
         with suppress(ChangedError):
-            self._tag = self._store.replace(self.key, self._content(), tag)
+            self._tag = self._store.replace(self.key, self._content(is_skipped=is_skipped), tag)
             self.taken_over = True
             return True
         return False
@@ -171,12 +203,12 @@ class Claim:
         """Return tag and content of the claim; an empty tag if it does not exist, or changes at this moment."""
         tags = [each.tag for each in self._store.list(self.key) if each.key == self.key]
         with suppress(FileNotFoundError):
-            content = self._store.read(self.key, _MAX_BYTES)
+            content = self._store.read(self.key, MAX_BYTES)
             return (tags[0] if tags else ""), content
         return "", b""
 
-    def _content(self) -> bytes:
-        document = _Document(token=self._token, renewals=self._renewals, process=_this_process())
+    def _content(self, *, is_skipped: bool = False) -> bytes:
+        document = _Document(token=self._token, renewals=self._renewals, process=_this_process(), is_skipped=is_skipped)
         return json.dumps(document.model_dump(), sort_keys=True).encode() + b"\n"
 
     def _keep(self) -> None:

@@ -2,12 +2,15 @@
 
 For each model:
 
-1. Each new version is claimed. If another process has published the number since, nothing is written.
+1. Each new version is claimed. If another process has published the number since, nothing is written. Nor is it if an
+   earlier owner of the claim may only be suspended: the caller repeats the publish with the next number.
 2. The files of the new versions are uploaded: the largest first, then config.pbtxt, and finally manifest.json; also the
    files that config.pbtxt names. The model's config.pbtxt names other versions, so none of this has an effect.
 3. The claims are renewed, which fails if another process took them over. Then the model's config.pbtxt is replaced, on
-   condition that no other process has replaced it: this one write is the change.
-4. Files that are not needed are deleted, the manifest of a version last. The claims are released.
+   condition that no other process has replaced it: this one write is the change. It also names the versions that are
+   deleted next, so a command that was about to serve one of them fails, and those that begin later do not see them.
+4. Files that are not needed are deleted, the manifest of a version last. The claims are released. The files of numbers
+   that were not used are deleted, because their owner cannot replace config.pbtxt any more.
 
 Before step 3, a failure removes what was uploaded. After it, the change is complete. If it is not known whether the
 request of step 3 had an effect, the claim stays, and the next publish decides.
@@ -23,7 +26,7 @@ from repogen.errors import PublishError, RepogenError
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.stores.claim import Claim, claim_name
 from repogen.stores.interface import ChangedError
-from repogen.stores.pinned import pinned, pinned_versions
+from repogen.stores.pinned import can_name_deleted, naming_deleted, pinned, pinned_versions
 from repogen.stores.working_copy import StoredConfig, by_version
 
 if TYPE_CHECKING:
@@ -34,12 +37,13 @@ if TYPE_CHECKING:
 _MAX_CONFIG_BYTES = 2**20
 
 
-def commit(copy: WorkingCopy, models: Iterable[str] | None = None) -> None:
+def commit(copy: WorkingCopy, models: Iterable[str] | None = None, *, may_skip: bool = False) -> None:
     """Write the changes of a working copy to its store.
 
     Args:
         copy: The working copy.
         models: Only these; all when None.
+        may_skip: Whether the caller tries again with another version number if that of a suspended process is in use.
 
     Raises:
         ChangedError: Another process changed a model in the meantime; its changes are not written.
@@ -47,16 +51,26 @@ def commit(copy: WorkingCopy, models: Iterable[str] | None = None) -> None:
     """
     names = sorted(copy.models()) if models is None else list(models)
     for name in names:
-        _ModelCommit(copy, name).run()
+        if _ModelCommit(copy, name, may_skip=may_skip).run():
+            _delete_skipped(copy, name)
     copy.store.delete(copy.finished)
     copy.finished = []
+
+
+def _delete_skipped(copy: WorkingCopy, model: str) -> None:
+    """Delete what suspended processes uploaded of versions, after config.pbtxt was replaced, and their claims."""
+    for name, number in [pair for pair in copy.skipped if pair[0] == model]:
+        prefix = f"{copy.key_of(copy.path / name / str(number))}/"
+        copy.store.abort_uploads(prefix)
+        copy.store.delete([*(each.key for each in copy.store.list(prefix)), copy.skipped.pop((name, number))])
 
 
 class _ModelCommit:
     """The commit of one model."""
 
-    def __init__(self, copy: WorkingCopy, model: str) -> None:
+    def __init__(self, copy: WorkingCopy, model: str, *, may_skip: bool) -> None:
         self._copy = copy
+        self._may_skip = may_skip
         self._store = copy.store
         self._model = model
         self._config_key = copy.key_of(copy.path / model / CONFIG_FILE)
@@ -73,6 +87,12 @@ class _ModelCommit:
             if key not in local and not (key.endswith("/") and copy.local(key.rstrip("/")) in directories)
         ]
         self._config = pinned(copy.path / model)
+        if self._config is not None and can_name_deleted(copy.path / model):
+            removed = set(by_version(copy, self._removed)) - set(by_version(copy, local))
+            removed |= set(by_version(copy, copy.deleted.get(model, ())))
+            numbers = [number for number in removed if number is not None]
+            self._config = naming_deleted(self._config, numbers) if numbers else self._config
+        self._removed += copy.deleted.get(model, ())
         before = copy.entries.get(self._config_key)
         # a config.pbtxt that another tool copied into the store is pinned with the first change of the model
         self._is_config_changed = local.get(self._config_key) != (None if before is None else before.identity)
@@ -82,10 +102,10 @@ class _ModelCommit:
         self._placeholders: set[str] = set()
         self._is_decided = False
 
-    def run(self) -> None:
-        """Write the changes; see the module's docstring."""
+    def run(self) -> bool:
+        """Write the changes; return whether config.pbtxt was replaced."""
         if not (self._added or self._removed or self._is_config_changed):
-            return
+            return False
         stored = self._copy.configs.get(self._config_key)
         switches = self._config is not None and (stored is None or stored.content != self._config)
         self._write_owner()
@@ -98,8 +118,8 @@ class _ModelCommit:
                 claim.renew()
             if switches and self._config is not None:
                 self._switch(self._config, stored)
-            elif self._removed and not self._claims:
-                self._require_unchanged_config(stored)
+            else:
+                self._prepare_removal(stored)
             self._is_decided = True
             self._delete()
         except BaseException:
@@ -108,13 +128,25 @@ class _ModelCommit:
         for claim in self._claims:
             claim.release()
         self._update()
+        return switches
+
+    def _prepare_removal(self, stored: StoredConfig | None) -> None:
+        """Delete config.pbtxt of a model that is removed, or require that it did not change.
+
+        Raises:
+            ChangedError: Another process replaced it.
+        """
+        if self._config_key in self._removed and stored is not None:
+            self._store.delete_if(self._config_key, stored.tag)
+        elif self._removed and not self._claims:
+            self._require_unchanged_config(stored)
 
     def _claim(self) -> None:
         versions = by_version(self._copy, self._added)
         for version in sorted(version for version in versions if version is not None):
             name = claim_name(self._model, version)
             claim = Claim(self._store, self._copy.key_of(self._copy.path / name))
-            claim.acquire(lambda version=version: self._wait(version))  # type: ignore[misc]
+            claim.acquire(lambda version=version: self._wait(version), may_skip=self._may_skip)  # type: ignore[misc]
             self._claims.append(claim)
             self._require_free(version, f"{self._version_key(version)}/", claim)
 
@@ -220,7 +252,10 @@ class _ModelCommit:
         """Remove what was uploaded, unless the change is made; errors do not replace the error that is raised."""
         with suppress(RepogenError, OSError, ChangedError):
             if not self._is_decided:
-                new = [key for key in self._written if key not in self._copy.entries]
+                served = pinned_versions(self._stored_config())
+                versions = by_version(self._copy, self._written)
+                written = [key for version, keys in versions.items() if version not in served for key in keys]
+                new = [key for key in written if key not in self._copy.entries]
                 for key in new:
                     self._store.abort_uploads(key)
                 self._store.delete(new)
@@ -248,6 +283,7 @@ class _ModelCommit:
 
     def _update(self) -> None:
         """Record the state of the store after the commit."""
+        self._copy.deleted.pop(self._model, None)
         for key in self._removed:
             self._copy.entries.pop(key, None)
             self._copy.configs.pop(key, None)

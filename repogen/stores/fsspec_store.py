@@ -111,6 +111,16 @@ class FsspecStore:
             for key in keys:
                 self._delete(key)
 
+    def delete_if(self, key: str, tag: str) -> None:
+        """Delete an object that has the tag ``tag``."""
+        with self.requests():
+            try:
+                self._delete_tagged(key, tag)
+            except ChangedError:
+                # also after a request that was sent again, because the first one had its effect
+                if any(each.key == key for each in self._objects(key)):
+                    raise
+
     def abort_uploads(self, prefix: str) -> None:
         """Remove the parts of interrupted uploads; without effect in a store that does not keep them."""
 
@@ -199,6 +209,14 @@ class FsspecStore:
         self.filesystem.put_file(str(path), self._path(key), callback=callback)
 
     def _delete(self, key: str) -> None:
+        raise NotImplementedError
+
+    def _delete_tagged(self, key: str, tag: str) -> None:
+        """Delete an object that has a tag.
+
+        Raises:
+            ChangedError: The condition does not hold, or there is no such object.
+        """
         raise NotImplementedError
 
     def _path(self, key: str) -> str:

@@ -85,6 +85,12 @@ class GcsStore(FsspecStore):
         except FileNotFoundError:
             return
 
+    def _delete_tagged(self, key: str, tag: str) -> None:
+        try:
+            self._call("DELETE", f"b/{quote(self.bucket)}/o/{quote(key, safe='')}", ifGenerationMatch=tag)
+        except (FileExistsError, FileNotFoundError) as error:
+            raise ChangedError(key) from error
+
     def _call(self, method: str, path: str, **options: object) -> Any:  # noqa: ANN401 - decoded JSON
         return self.filesystem.call(method, path, **options)
 

@@ -96,6 +96,13 @@ class Store(Protocol):
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in this order; those that do not exist are skipped."""
 
+    def delete_if(self, key: str, tag: str) -> None:
+        """Delete an object that has the tag ``tag``; without effect if it does not exist.
+
+        Raises:
+            ChangedError: It has another tag.
+        """
+
     def abort_uploads(self, prefix: str) -> None:
         """Remove the parts of interrupted uploads to keys that start with ``prefix``, if the store keeps such parts."""
 

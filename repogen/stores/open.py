@@ -311,7 +311,7 @@ class OpenedRepository(LocalCopy):
             self.copy.describe((staged.name, number) for number in _served_with(staged, repository))
             published = publish_locally(_linked(staged), repository, breaking=breaking, adopt=adopt)
             try:
-                commit(self.copy, [staged.name])
+                commit(self.copy, [staged.name], may_skip=True)
             except ChangedError:
                 continue
             return published

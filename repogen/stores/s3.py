@@ -17,6 +17,7 @@ _PARALLEL_PARTS = 4
 _ATTEMPTS = 2
 """In addition to botocore's own five: a server that does not respond has 15 s each time."""
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+_NOT_IMPLEMENTED = "NotImplemented"
 _MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{1,19})-(?P<last>[0-9]{1,19})")
 
@@ -99,6 +100,17 @@ class S3Store(FsspecStore):
 
     def _delete(self, key: str) -> None:
         self._call("delete_object", Key=key)
+
+    def _delete_tagged(self, key: str, tag: str) -> None:
+        try:
+            self._call("delete_object", Key=key, IfMatch=tag)
+        except OSError as error:
+            if _code(error) == _NOT_IMPLEMENTED:  # a service that has only the older conditions
+                self._delete(key)
+            elif _code(error) in _CHANGED | _MISSING:
+                raise ChangedError(key) from error
+            else:
+                raise
 
     def _call(self, method: str, **options: object) -> dict[str, Any]:
         answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **options)

@@ -29,14 +29,14 @@ from repogen.files import MAX_TEXT_BYTES, is_plain_name, lack_of_space
 from repogen.files.tree import walk
 from repogen.repository.decode import INT64_MAX
 from repogen.repository.digest import record_digest
-from repogen.repository.layout import archive_dir
+from repogen.repository.layout import archive_dir, reservation
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import OWNER_FILE
 from repogen.repository.version_policy import served_versions
-from repogen.stores.claim import claimed_version
+from repogen.stores.claim import MAX_BYTES, claimed_version, is_skipped
 from repogen.stores.interface import MAX_OBJECTS
 from repogen.stores.limits import TotalTime
-from repogen.stores.pinned import is_pinned, own_config, pinned_versions
+from repogen.stores.pinned import deleted_versions, is_pinned, own_config, pinned_versions
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class WorkingCopy:
         entries: The files, by key.
         configs: The stored config.pbtxt of each model, by key.
         finished: Keys of claims of versions that are published: their owner was killed before it deleted them.
+        skipped: Keys of claims that mark numbers which are not used, by model and version.
+        deleted: Keys of versions that another command was deleting, by model.
     """
 
     def __init__(
@@ -121,6 +123,8 @@ class WorkingCopy:
         self.entries: dict[str, Entry] = {}
         self.configs: dict[str, StoredConfig] = {}
         self.finished: list[str] = []
+        self.skipped: dict[tuple[str, int], str] = {}
+        self.deleted: dict[str, list[str]] = {}
         self.root = root
         self._bucket = root / url.bucket
         self._older = None if older is None else frozenset(older)
@@ -133,10 +137,12 @@ class WorkingCopy:
             RepogenError: The store does not respond, or has a key that cannot be the path of a file.
         """
         total = self._total_time()
+        previous: dict[str, StoredObject] | None = None
         for _ in range(_MAX_LISTINGS):
             visible = self._listing(model, total)
-            if not self._is_torn(visible, total):
+            if not self._is_torn(visible, previous, total):
                 break
+            previous = visible
         else:
             raise _changed_meanwhile(self.url, model or "the repository")
         for key in [key for key in self.entries if self._is_of(key, model) and key not in visible]:
@@ -149,6 +155,9 @@ class WorkingCopy:
             list(pool.map(partial(self._materialize, total=total), changed))
         self._restore_configs(visible)
         self._record_digests(changed)
+        for name, number in sorted(self.skipped):
+            self.path.mkdir(parents=True, exist_ok=True)
+            reservation(self.path / name).write_text(str(number))
 
     def describe(self, versions: Versions) -> None:
         """Read the small files of versions that are placeholders.
@@ -235,19 +244,30 @@ class WorkingCopy:
         objects = self._objects(model)
         total.require(len(objects))
         self._read_configs(objects, total)
-        later = {each.key for each in self.store.list(self._key(".repogen."))}
-        claims = {pair: key for key in (*objects, *later) if (pair := self._claim_of(key)) is not None}
-        self.finished = [key for (name, number), key in claims.items() if self._serves(name, number)]
+        later = {each.key: each for each in self.store.list(self._key(".repogen."))}
+        claims = {pair: each for each in (objects | later).values() if (pair := self._claim_of(each.key)) is not None}
+        self.finished = [each.key for pair, each in claims.items() if self._serves(*pair)]
+        self.skipped = {
+            pair: each.key
+            for pair, each in claims.items()
+            if not self._serves(*pair) and is_skipped(self._read_claim(each, total))
+        }
+        deleted = [key for key in objects if self._is_deleted(key)]
+        for name in {self.model_of(key) for key in objects}:
+            self.deleted[name] = [key for key in deleted if self.model_of(key) == name]
         return {
             key: each
             for key, each in objects.items()
-            if self._claim_of(key) is None and not self._is_incomplete(key, claims)
+            if self._claim_of(key) is None and not self._is_incomplete(key, claims) and not self._is_deleted(key)
         }
 
-    def _is_torn(self, visible: dict[str, StoredObject], total: TotalTime) -> bool:
+    def _is_torn(
+        self, visible: dict[str, StoredObject], previous: dict[str, StoredObject] | None, total: TotalTime
+    ) -> bool:
         """Return whether a version was published while the objects were listed, so that a part of it is listed.
 
-        Its manifest is not listed, but exists now; or the config.pbtxt that was read later names it.
+        Its manifest is not listed, but exists now; or the config.pbtxt that was read later names it. If the previous
+        listing is equal, the config.pbtxt names a version that does not exist.
         """
         versions = {(self.model_of(key), number) for key in visible if (number := self.version_of(key)) is not None}
         listed = {each for each in versions if self._key(*each, MANIFEST_FILE) in visible}
@@ -258,7 +278,7 @@ class WorkingCopy:
             manifest = self._key(model, number, MANIFEST_FILE)
             if is_new and any(each.key == manifest for each in self.store.list(manifest)):
                 return True
-        return any(
+        return visible != previous and any(
             (self.model_of(key), number) not in versions
             for key, config in self.configs.items()
             if key in visible and is_pinned(config.content)
@@ -317,6 +337,18 @@ class WorkingCopy:
         """Return whether a file belongs to a version that is claimed, and that the stored config does not serve."""
         model, version = self.model_of(key), self.version_of(key)
         return version is not None and (model, version) in claims and not self._serves(model, version)
+
+    def _read_claim(self, stored: StoredObject, total: TotalTime) -> bytes:
+        try:
+            return self._read(stored, MAX_BYTES, total)
+        except FileNotFoundError:  # its owner released it
+            return b""
+
+    def _is_deleted(self, key: str) -> bool:
+        """Return whether a file belongs to a version that the stored config names as deleted."""
+        model, version = self.model_of(key), self.version_of(key)
+        config = None if version is None else self.configs.get(self._key(model, CONFIG_FILE))
+        return config is not None and version in deleted_versions(config.content)
 
     def _serves(self, model: str, version: int) -> bool:
         config = self.configs.get(self._key(model, CONFIG_FILE))

@@ -166,6 +166,7 @@ def test_ensemble_and_steps_are_deployed_and_restored_together(host: Host) -> No
     publish_ensemble(host.repository, "pipe", "step", Scaled(2.0, size=5))
     assert summary(host.deploy("step")) == [("step", "deployed", (2,)), ("pipe", "deployed", (3,))]
     assert host.answer("pipe", size=5) == 2.0
+    assert summary(host.deploy(unload=["pipe"], dry_run=True)) == [("pipe", "skipped", (3,))]
     assert summary(host.deploy(unload=["pipe"])) == [("pipe", "unloaded", ())]
 
 

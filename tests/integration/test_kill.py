@@ -146,7 +146,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Pat
     process, output = signalled(project, step, signal.SIGINT)
     assert process.returncode == 130
     assert output.splitlines()[-2:] == [
-        "interrupted; no partial output was left behind",
+        "interrupted; nothing is half-written",
         "  more: repogen explain interrupted",
     ]
     assert "Traceback" not in output
@@ -168,7 +168,7 @@ def test_second_ctrl_c_does_not_disturb_the_cleanup(tmp_path: Path, new_project:
         process.send_signal(signal.SIGTERM)
         output = process.stderr.read()
     assert process.returncode == 130
-    assert "interrupted; no partial output was left behind" in output
+    assert "interrupted; nothing is half-written" in output
     assert "Traceback" not in output
     assert project.vanished()
     assert project.stages() == []

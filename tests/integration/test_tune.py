@@ -256,7 +256,7 @@ def test_interrupted_build_leaves_nothing_behind(strict: Project) -> None:
         os.killpg(process.pid, signal.SIGINT)
         rest = process.stderr.read()
         process.wait()
-    assert (process.returncode, "no partial output was left behind" in rest) == (130, True), rest
+    assert (process.returncode, "nothing is half-written" in rest) == (130, True), rest
     assert strict.vanished()
     assert strict.temporary() == []
     assert strict.published() == before

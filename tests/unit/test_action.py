@@ -229,6 +229,7 @@ def test_comment_that_cannot_be_written_is_a_warning(github: GitHubApi, tmp_path
     [
         ({"COMMAND": "serve"}, "command 'serve' is not one of build, check, smoke, promote, sync, deploy, bench, diff"),
         ({"COMMAND": "diff"}, "diff requires models: the names, or the output `models` of a build"),
+        ({"COMMAND": "promote", "MODELS": " "}, "promote requires models: the names, or the output"),
         ({"COMMAND": "build", "EXTRA_ARGS": "'a"}, "extra-args cannot be split: No closing quotation"),
         (
             {"COMMAND": "build", "MLFLOW_TRACKING_URI": "http://[::1"},

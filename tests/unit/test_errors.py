@@ -137,6 +137,10 @@ def test_other_errors_are_unchanged(error: Exception) -> None:
         ("https_proxy", "http:/user:5ecret-0f-mlflow@proxy:8080"),
         ("MLFLOW_TRACKING_URI", "postgresql://user:5ecret-0f-mlflow@database:5432/mlflow"),
         ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=5ecret-0f-mlflow;BlobEndpoint=b"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "accountname=a;accountkey = 5ecret-0f-mlflow"),
+        ("AZURE_STORAGE_KEY", "5ecret-0f-mlflow"),
+        ("ORAS_PASS", "5ecret-0f-mlflow"),
+        ("DOCKER_AUTH_CONFIG", '{"auths": {"host": {"auth": "5ecret-0f-mlflow"}}}'),
         ("AZURE_STORAGE_SAS_TOKEN", "sig=5ecret-0f-mlflow&se=\udcff"),
     ],
 )

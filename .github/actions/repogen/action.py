@@ -348,9 +348,12 @@ def _names(text: str) -> list[str]:
 
 def _promotable(text: str) -> list[list[str]]:
     """Return the name, or name and version, of each model to promote; of an output, those published and registered."""
-    if not _is_output(text):
-        return [[name] for name in _names(text)]
-    return [[name, version] for name, version in _published(text) if version]
+    if _is_output(text):
+        return [[name, version] for name, version in _published(text) if version]
+    names = [[name] for name in _names(text)]
+    if not names:
+        raise InputError("promote requires models: the names, or the output `models` of a build")
+    return names
 
 
 def _published(text: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
+from repogen.files import is_foreign_in_public
 from repogen.spec.tracking import URI_EXAMPLES, malformed_uri
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def tracking_of(spec: Spec | None, flag: str | None, root: Path) -> Tracking:
     if problem := malformed_uri(configured):  # the message does not contain it: it may contain a password
         raise SpecError(f"{origin} {problem}", URI_EXAMPLES, code="tracking.uri")
     base = spec.root if spec is not None else root
+    _require_own_database(configured, base)
     return Tracking(
         uri=_with_credentials_moved(_absolute(configured, base)),
         experiment=section.experiment if section is not None else "repogen",
@@ -90,6 +92,25 @@ def _with_credentials_moved(uri: str) -> str:
     os.environ.setdefault("MLFLOW_TRACKING_USERNAME", unquote(parts.username))
     os.environ.setdefault("MLFLOW_TRACKING_PASSWORD", unquote(parts.password or ""))
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _require_own_database(uri: str, base: Path) -> None:
+    """Require that a relative path of a sqlite database does not lead to a file that another user created.
+
+    Raises:
+        SpecError: It does, in a directory in which any user can create files. SQLite also reads the files of
+            transactions next to a database.
+    """
+    path = sqlite_file(uri)
+    if path is None or path.startswith("/"):
+        return
+    for file in (base / f"{path}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")):
+        if is_foreign_in_public(file, base):
+            raise SpecError(
+                f"{file.name} belongs to another user, and any user can create files in its directory",
+                "pass its absolute path if you trust it, or use a directory of your own",
+                code="working-directory.foreign",
+            )
 
 
 def _absolute(uri: str, base: Path) -> str:

@@ -57,7 +57,7 @@ def plan(
     """
     held = hold_of(model_dir(repository, name))
     if held is not None:
-        return [Step(SyncedVersion(name, SyncAction.IGNORED, None, f"not changed: {hold_note(name, held)}"))]
+        return [Step(SyncedVersion(name, SyncAction.IGNORED, None, f"not changed: {hold_note(held)}"))]
     if entry is None:
         return _plan_without_alias(repository, options, name)
     if entry.state is EntryState.PENDING:

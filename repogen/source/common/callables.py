@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from repogen.errors import SourceError
+from repogen.source.common.search_path import add_to_search_path, require_own
 
 UserCallable: TypeAlias = Callable[..., object]
 # What user code may raise. Ctrl-C does not reach the worker, so a KeyboardInterrupt also comes from the code.
@@ -49,7 +50,9 @@ def import_object(reference: str, root: Path) -> object:
     module_name, _, attribute = reference.rpartition(":")
     sys.dont_write_bytecode = True
     try:
-        module = _import_file(root / module_name) if module_name.endswith(".py") else _import_module(module_name, root)
+        module = (
+            _import_file(root / module_name, root) if module_name.endswith(".py") else _import_module(module_name, root)
+        )
     except SourceError:
         raise
     except RAISED as error:
@@ -67,7 +70,7 @@ def import_object(reference: str, root: Path) -> object:
     return imported
 
 
-def _import_file(path: Path) -> object:
+def _import_file(path: Path, root: Path) -> object:
     path = path.resolve()
     if not path.is_file():
         raise SourceError(f"file not found: {path.name}", "correct the path in the spec", code="source.no-file")
@@ -76,7 +79,8 @@ def _import_file(path: Path) -> object:
         if getattr(sys.modules[name], "__file__", None) == str(path):
             return sys.modules[name]  # run a file once, even if the factory and the examples share it
         name += "_"  # a user's types.py must not replace the standard library's module
-    sys.path.insert(0, str(path.parent))
+    require_own(path, root.resolve())
+    add_to_search_path(path.parent)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SourceError(f"{path.name} is not a Python file", code="source.not-python")
@@ -91,7 +95,7 @@ def _import_file(path: Path) -> object:
 
 
 def _import_module(name: str, root: Path) -> object:
-    sys.path.insert(0, str(root.resolve()))
+    add_to_search_path(root.resolve())
     return importlib.import_module(name)
 
 

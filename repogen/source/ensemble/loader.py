@@ -140,9 +140,9 @@ def _notes(steps: tuple[EnsembleStep, ...], originals: Originals, built: Mapping
         lossy = built[step.model].lossy
         if step.model not in originals:
             why = f"version {step.version} is pinned" if step.version else "its original is in MLflow"
-            yield f"step {step.model} is compared with itself: {why}"
+            yield f"step {step.model} is not compared with its original: {why}"
         elif lossy is not None and not lossy.has_parity:
-            yield f"step {step.model} is compared with itself: it is {lossy}"
+            yield f"step {step.model} is not compared with its original: it is {lossy}"
 
 
 def _dims(

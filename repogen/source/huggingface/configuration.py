@@ -21,6 +21,7 @@ _IGNORED_KEYS = frozenset({
     "attn_implementation", "_attn_implementation", "_attn_implementation_internal", "experts_implementation",
     "_experts_implementation", "_experts_implementation_internal", "kernel_config", "fusion_config",
     "distributed_config", "transformers_weights",
+    "attribute_map",  # it gives keys other names, such as those above
 })  # fmt: skip
 _INTERMEDIATE_OUTPUTS = ("hidden_states", "attentions")
 _MAX_REASON_LENGTH = 300

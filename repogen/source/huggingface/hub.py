@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from repogen.source.huggingface.checkpoint import (
 from repogen.spec.sources import is_hub_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from repogen.spec.sources import HuggingFaceSource
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -63,6 +66,20 @@ def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
         reason = type(request.unreachable).__name__
         notes = (*notes, f"the Hugging Face Hub could not be reached ({reason}): the local cache was used")
     return open_checkpoint(snapshot, source.model, trusted=source.trust_remote_code, local=False, notes=notes)
+
+
+@contextmanager
+def hub_offline() -> Iterator[None]:
+    """Prevent downloads: a configuration can name other models on the Hub, such as a backbone.
+
+    transformers would send the user's token to the Hub, and use the configuration of a model that is not pinned.
+    """
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 @dataclass(frozen=True)

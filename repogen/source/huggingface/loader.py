@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from repogen.source.common.inputs import BATCH, find_inputs
 from repogen.source.huggingface.audio import SAMPLES, SPECTROGRAM, audio_inputs
 from repogen.source.huggingface.checkpoint import CONFIG
 from repogen.source.huggingface.configuration import read_config
-from repogen.source.huggingface.hub import find_checkpoint
+from repogen.source.huggingface.hub import find_checkpoint, hub_offline
 from repogen.source.huggingface.image import PIXELS, image_inputs
 from repogen.source.huggingface.inputs import IMAGE_BATCH, TEXT_BATCH, combine
 from repogen.source.huggingface.outputs import choose_outputs, class_labels
@@ -48,8 +49,13 @@ def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     Raises:
         SourceError: The files, weights, task or code of the model are not usable; the message says why.
     """
+    checkpoint = find_checkpoint(request.options, request.root)
+    with nullcontext() if checkpoint.config.has_remote_code else hub_offline():
+        return _load(checkpoint, request)
+
+
+def _load(checkpoint: Checkpoint, request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     source, model, root = request.options, request.model, request.root
-    checkpoint = find_checkpoint(source, root)
     config = read_config(checkpoint, model.output_names)
     head = _head(source.task, checkpoint, config)
     network, weight_notes = load_model(head, checkpoint, config, source.dtype)

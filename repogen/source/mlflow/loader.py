@@ -22,6 +22,7 @@ from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.formats import is_script
 from repogen.source.common.graph_inputs import GraphInput, Limits, find_graph_inputs
 from repogen.source.common.inputs import find_inputs
+from repogen.source.common.search_path import add_to_search_path
 from repogen.source.onnx.loader import load_onnx
 from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.exported_program import load_program
@@ -170,11 +171,14 @@ def _path_inside(fetched: Path, name: str, uri: str) -> Path:
     return path
 
 
+_MODEL_FILES = ("model.pt2", "model.pth")
+
+
 def _load_pytorch(fetched: Path, model_file: _ModelFile, request: SourceRequest[MlflowSource]) -> SourceModel:
     source = request.options
     flavor = model_file.flavors.pytorch or _PytorchFlavor()
     data = _path_inside(fetched, flavor.data, source.uri)
-    program, pickled = data / "model.pt2", data / "model.pth"
+    program, pickled = (_path_inside(fetched, f"{flavor.data}/{file}", source.uri) for file in _MODEL_FILES)
     if program.is_file():
         return load_program(request.with_options(TorchExportSource(kind="torch_export", path=str(program))))
     if not pickled.is_file():
@@ -198,7 +202,7 @@ def _load_pickle(
     path: Path, signature: _LoggedSignature | None, request: SourceRequest[MlflowSource], *, keep_bfloat16: bool
 ) -> SourceModel:
     source, model, root = request.options, request.model, request.root
-    sys.path.insert(0, str(root.resolve()))
+    add_to_search_path(root.resolve())
     try:
         unpickled = torch.load(path, map_location="cpu", weights_only=False)  # trusted by source.trust_pickle
     except RAISED as error:

@@ -20,7 +20,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from repogen.errors import SourceError
 from repogen.files import is_plain_name
 from repogen.files.archive import open_archive
-from repogen.source.torch.scan_script import FILE_OPERATOR
+from repogen.source.torch.scan_script import unsafe_operator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -137,8 +137,8 @@ def _scan_graph(path: Path, document: Any) -> None:  # noqa: ANN401 - JSON
     for key, value in _strings(document):
         if key in {"target", "as_operator"} and not _is_operator(value):
             _reject(path, f"calls {value[:80]!r}, which is not a PyTorch operator")
-        if key in {"target", "as_operator"} and FILE_OPERATOR.search(value):
-            _reject(path, f"calls {value[:80]!r}, which reads or writes files")
+        if key in {"target", "as_operator"} and (reason := unsafe_operator(value)):
+            _reject(path, f"calls {value[:80]!r}, which {reason}")
         if key == "expr_str" and not _is_size(value):
             _reject(path, f"has the size {value[:80]!r}, which is not an arithmetic expression")
         if key in {"name", "as_name", "forward_arg_names", "field_names"} and not _NAME.fullmatch(value):

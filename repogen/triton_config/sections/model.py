@@ -184,7 +184,7 @@ class WarmupSpec(Section):
     )
     sizes: dict[str, Size] = Field(
         default_factory=dict,
-        description="Sizes of dynamic dims; if omitted, the example in dims:, or 16 within the bounds there",
+        description="Sizes of dynamic dims; if omitted, the example in dims:, or else 16, limited by its min and max",
     )
 
 

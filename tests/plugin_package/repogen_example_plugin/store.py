@@ -40,9 +40,8 @@ class DirectoryBucket:
         """Yield the objects whose keys start with a prefix."""
         for path in sorted(self.path.rglob("*")):
             key = path.relative_to(self.path).as_posix()
-            if key.startswith(prefix) and (tag := _tag(path)):
-                status = path.stat()
-                yield StoredObject(key, status.st_size, tag, status.st_mtime)
+            if key.startswith(prefix) and (stored := _stored_object(path, key)):
+                yield stored
 
     def read(self, key: str, limit: int) -> bytes:
         """Return at most ``limit`` bytes of an object."""
@@ -78,6 +77,13 @@ class DirectoryBucket:
             for key in keys:
                 (self.path / key).unlink(missing_ok=True)
 
+    def delete_if(self, key: str, tag: str) -> None:
+        """Delete an object that has a tag."""
+        with self._lock():
+            if _tag(self.path / key) not in {tag, ""}:
+                raise ChangedError(key)
+            (self.path / key).unlink(missing_ok=True)
+
     def abort_uploads(self, prefix: str) -> None:
         """Do nothing: an interrupted upload leaves a temporary file outside of the bucket."""
 
@@ -103,6 +109,16 @@ class DirectoryBucket:
         with (self.path.parent / f".{self.path.name}.lock").open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             yield
+
+
+def _stored_object(path: Path, key: str) -> StoredObject | None:
+    """Describe an object; None if another process deleted it after it was listed."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    tag = _tag(path)
+    return StoredObject(key, status.st_size, tag, status.st_mtime) if tag else None
 
 
 def _tag(path: Path) -> str:

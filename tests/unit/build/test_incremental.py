@@ -191,7 +191,7 @@ def test_newest_version_is_up_to_date_while_another_is_held(spec: Spec, publish_
     config = spec.repository / "a" / "config.pbtxt"
     config.write_text(hold_text(config.read_text(), 1))
     report = current(spec, ["a"], spec.repository)["a"]
-    note = "version 1 is held and served; `repogen rollback a --release` ends the hold"
+    note = "version 1 is held and served; `--release` of `repogen rollback` ends the hold"
     assert (report.version, report.notes) == (2, (note,))
     (spec.repository / "a" / "2" / "model.onnx").write_bytes(b"grapH")
     assert current(spec, ["a"], spec.repository) == {}

@@ -136,7 +136,9 @@ def test_version_under_a_hold(spec: Spec, tmp_path: Path) -> None:
     held = config.read_bytes()
     session = session_of(spec, tmp_path / "second")
     report = publish_model(session, run_of(session), stage(spec, session.staging), built_model(tmp_path))
-    note = "the new version is not served: version 1 is held and served; `repogen rollback m --release` ends the hold"
+    note = (
+        "the new version is not served: version 1 is held and served; `--release` of `repogen rollback` ends the hold"
+    )
     assert (report.version, report.notes, config.read_bytes() == held) == (2, (note,), True)
 
 

@@ -174,6 +174,9 @@ def test_model_of_a_repository(repository: Path) -> None:
         ("sequence_batching { max_sequence_idle_microseconds: 7 oldest { max_candidate_sequences: 4 } }",
          {"sequence_batching": {"max_sequence_idle_microseconds": 7, "oldest": {"max_candidate_sequences": 4}}}),
         ('metric_tags { key: "team" value: "search" }', {"metric_tags": {"team": "search"}}),
+        (('parameters { key: "1e3" value { string_value: "\\342\\200\\250" } } '
+         'parameters { key: "01:20" value { string_value: "\\342\\200\\256x\\302\\205" } }'),
+         {"parameters": {"01:20": "\u202ex\x85", "1e3": "\u2028"}}),
         ("model_transaction_policy { }", {"extra": "model_transaction_policy {\n}\n"}),
         ("instance_group { kind: KIND_GPU gpus: 1 }",
          {"instance_group": [{"kind": "KIND_CPU", "count": 1}, {"kind": "KIND_GPU", "gpus": [1], "count": "auto"}]}),

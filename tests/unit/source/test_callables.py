@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -108,3 +110,65 @@ def test_exception_text_is_limited(root: Path, code: str, ending: str) -> None:
     """Long text is shortened, and an exception without text is named."""
     (root / "mine.py").write_text(code + "\n")
     assert rejected("mine.py:build", root).message == f"importing 'mine.py:build' failed: {ending}"
+
+
+@pytest.mark.parametrize("entry", ["models.py", "helper.py", "package", "package/__init__.py", "link.py", "google"])
+def test_modules_of_other_users(root: Path, entry: str) -> None:
+    """In a directory in which any user can create files, they are not imported; in others, they are."""
+    (root / "package").mkdir()
+    (root / "package" / "__init__.py").write_text("")
+    (root / "helper.py").write_text("")
+    (root / "google" / "planted").mkdir(parents=True)
+    (root / "google" / "planted" / "__init__.py").write_text("")
+    (root / "own_package").mkdir()
+    (root / "own_package" / "foreign.py").write_text("")
+    (root / "own.py").write_text("")
+    (root / "link.py").symlink_to("own.py")
+    (root / "models.py").write_text(
+        "import helper\nimport link\nimport package, google.planted, own_package.foreign\ndef build(): return 1\n"
+    )
+    os.chown(root / entry, 65534, 65534, follow_symlinks=False)
+    code = """if True:
+        import sys
+        from pathlib import Path
+        import google.protobuf
+        from repogen.source.common.callables import import_callable
+        try:
+            print(import_callable("models.py:build", Path(sys.argv[1]))())
+        except Exception as error:
+            print(error.code, error)
+        """
+
+    def printed() -> str:
+        command = [sys.executable, "-c", code, str(root)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert printed() == "1\n"
+    root.chmod(0o1777)
+    allowed = "1\n" if entry == "package/__init__.py" else "working-directory.foreign "  # in a directory of the user
+    assert printed().startswith(allowed)
+    os.chown(root / entry, os.geteuid(), os.getegid(), follow_symlinks=False)
+    assert printed() == "1\n"
+
+
+def test_compiled_code_in_a_public_directory(root: Path) -> None:
+    """A ``__pycache__`` that another user created there is not read."""
+    (root / "models.py").write_text("def build(): return 1\n")
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(root)], check=True)
+    (cached,) = (root / "__pycache__").iterdir()
+    cached.write_bytes(cached.read_bytes()[:-1] + b"?")
+    code = "import sys; from pathlib import Path; from repogen.source.common.callables import import_callable as i; "
+    code += "print(i('models.py:build', Path(sys.argv[1]))())"
+    command = [sys.executable, "-c", code, str(root)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
+    root.chmod(0o1777)
+    assert subprocess.run(command, check=False, capture_output=True, text=True).stdout == "1\n"
+
+
+def test_file_in_a_directory_of_another_user(root: Path) -> None:
+    """The spec names it, but another user created the directory."""
+    (root / "code").mkdir()
+    (root / "code" / "models.py").write_text("def build(): return 1\n")
+    os.chown(root / "code", 65534, 65534)
+    root.chmod(0o1777)
+    assert rejected("code/models.py:build", root).code == "working-directory.foreign"

@@ -188,7 +188,7 @@ def test_pinned_version_is_compared_with_itself(compose: Callable[..., SourceMod
     pinned = {**BOTH[1], "version": 1}
     source = compose(pinned, examples="given.py:rows", dims={"batch": {"max": 3}})
 
-    assert source.notes == ("step summed is compared with itself: version 1 is pinned",)
+    assert source.notes == ("step summed is not compared with its original: version 1 is pinned",)
     assert source.dims["batch"].max == 3
     assert source.reference(source.examples({"batch": 2}, 0))["sum"].tolist() == [[6.0], [6.0]]
 
@@ -207,7 +207,7 @@ def test_lossy_step_is_compared_with_itself(built: dict[str, BuiltStep], tmp_pat
     inputs = source.examples({"batch": 3}, 0)
     assert np.array_equal(source.reference(inputs)["y"], source.origin.published(inputs)["y"])
     assert (source.precision, source.noise) == ("qint8", {"y": 0.5})
-    assert source.notes == (f"step summed is compared with itself: it is {lossy}",)
+    assert source.notes == (f"step summed is not compared with its original: it is {lossy}",)
     with_parity = steps | {"summed": replace(steps["summed"], lossy=Lossy(("fp16",), "float16"))}
     source = load_source(spec, tmp_path, None, with_parity, tmp_path)
     assert isinstance(source.origin, PassThroughSource)

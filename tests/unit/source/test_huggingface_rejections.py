@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -288,3 +289,28 @@ def test_file_with_very_many_values(model: Path, tmp_path: Path) -> None:
     """Each value of a wrong type would need a kilobyte of memory."""
     edit(model, more=[0] * 500_001)
     assert "config.json has more than 500,000 values" in rejection(tmp_path).message
+
+
+def test_keys_under_other_names(model: Path, tmp_path: Path) -> None:
+    """A configuration that renames a key to that of a kernel on the Hub is built without it."""
+    edit(model, attribute_map={"zzz": "_attn_implementation_internal"}, zzz="evil/kernel")
+    spec = {"source": {"kind": "huggingface", "model": "model"}}
+    assert load_source(ModelSpec.model_validate(spec), tmp_path).signature.inputs
+
+
+def test_configuration_that_names_a_model_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is sent: it would contain the user's token, and nobody pinned that model."""
+    hosts: list[str] = []
+
+    def unreachable(host: str, *_arguments: object, **_options: object) -> None:
+        hosts.append(host)
+        raise OSError
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    directory = save("image-classification", tmp_path / "model")
+    settings = {"backbone": "attacker/beacon", "use_timm_backbone": False, "architectures": ["ConditionalDetrModel"]}
+    edit(directory, model_type="conditional_detr", **settings)
+    error = rejection(tmp_path, source={"task": "feature-extraction"})
+    assert hosts == []
+    assert error.code == "source.hf-files"
+    assert "attacker/beacon" in error.message

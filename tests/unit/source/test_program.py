@@ -253,6 +253,16 @@ def _replacing(old: str, new: str) -> Callable[[str, bytes], bytes]:
         ("torch.ops.aten.linear.default", "torch.ops.aten.from_file.default", "which reads or writes files"),
         ("torch.ops.aten.linear.default", "torch.ops.aten.save.default", "which reads or writes files"),
         ("torch.ops.aten.linear.default", "torch.ops.image.write_file.default", "which reads or writes files"),
+        (
+            "torch.ops.aten.linear.default",
+            "torch.ops.inductor._reinterpret_tensor.default",
+            "not an operator",
+        ),
+        (
+            "torch.ops.aten.linear.default",
+            "torch.ops.aten._reshape_alias.default",
+            "does not check the bounds",
+        ),
         ("Symbol('s", "__import__('os').system('s", "which is not an arithmetic expression"),
         ('"name": "x"', '"name": "x=print(1)"', "uses the name 'x=print(1)'"),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from torch.ao.quantization import quantize_fx
 
 from repogen.errors import SourceError
 from repogen.source.load import load_source
-from repogen.source.torch.scan_script import load_script
+from repogen.source.torch.scan_script import load_script, unsafe_operator
 from repogen.spec.models import ModelSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
@@ -89,6 +91,43 @@ def load(root: Path) -> Any:
     return load_source(ModelSpec.model_validate(spec), root)
 
 
+class OutOfBounds(nn.Module):
+    """Returns memory behind a tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Read it."""
+        memory: torch.Tensor = torch.ops.inductor._reinterpret_tensor(x, [200_000], [1], 0)  # noqa: SLF001 - of TorchScript
+        return memory
+
+
+class SparseOutOfBounds(nn.Module):
+    """Writes behind a tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Write it."""
+        indices = torch.full([1, 1], 2**27)
+        return x + torch.sparse_coo_tensor(indices, torch.ones(1), [10]).to_dense()[:4]
+
+
+class OutOfBoundsWhenLoaded(OutOfBounds):
+    """Reads memory behind a tensor when it is loaded."""
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[torch.Tensor, bool]:
+        """Return the state."""
+        return torch.zeros(1), self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[torch.Tensor, bool]) -> None:
+        """Read the memory."""
+        memory = torch.ops.aten._reshape_alias(state[0], [200_000], [1])  # noqa: SLF001 - of TorchScript
+        self.training = bool(memory.sum() > 0) and state[1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the input."""
+        return x
+
+
 @pytest.mark.parametrize("kind", [Writer, Reader, Nested, Restored])
 def test_file_operators(tmp_path: Path, kind: type[_OfFile]) -> None:
     """They are found in branches, tasks and other modules, and where they would run while the archive is loaded."""
@@ -100,6 +139,26 @@ def test_file_operators(tmp_path: Path, kind: type[_OfFile]) -> None:
     assert caught.value.code == "source.archive"
     assert "could read or write any of your files" in caught.value.message
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", [OutOfBounds, SparseOutOfBounds, OutOfBoundsWhenLoaded])
+def test_operators_that_do_not_check_bounds(tmp_path: Path, kind: type[nn.Module]) -> None:
+    """They are rejected before they run: what a model returns could be secrets in the memory of the process."""
+    torch.jit.save(torch.jit.script(kind()), tmp_path / "model.pt")
+    with pytest.raises(SourceError) as caught:
+        load(tmp_path)
+    assert caught.value.code == "source.archive"
+
+
+def test_every_namespace_of_torch_is_known() -> None:
+    """An upgrade of torch that adds a namespace fails here: decide whether models need its operators."""
+    code = "import torch\nfor schema in torch._C._jit_get_all_schemas(): print(schema.name)"
+    names = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    namespaces = {name.partition("::")[0] for name in names}
+    accepted = {name for name in namespaces if not unsafe_operator(f"{name}::relu")}
+    needed = {"aten", "export", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx", "prim", "prims", "profiler"}
+    quantized = {"_quantized", "quantized", "quantization", "quantized_decomposed", "sparse"}
+    assert accepted - needed - quantized == set()
 
 
 @pytest.mark.parametrize(
@@ -126,6 +185,54 @@ def test_name_that_is_hidden_from_a_search(tmp_path: Path, name: str) -> None:
     mark.unlink()
     with pytest.raises(SourceError, match=r"__setstate__ and the text '(getattr|save)'"):
         load(tmp_path)
+    assert not mark.exists()
+
+
+def test_names_of_users(tmp_path: Path) -> None:
+    """Attributes, methods and messages may have the names of operators."""
+
+    class Saved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.save = nn.Linear(4, 4)
+
+        def sparse_gate(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+            return x * scale
+
+        def forward(self, x: torch.Tensor, sizes: list[int] | None = None) -> dict[str, torch.Tensor]:
+            if sizes is not None:
+                raise ValueError("use getattr(torch, 'save') (with defaults)")
+            return {"save": self.sparse_gate(self.save(x))}
+
+    torch.jit.save(torch.jit.script(Saved()), tmp_path / "model.pt")
+    assert load(tmp_path).signature.outputs
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        "torch.save([1], 'MARK')",
+        "torch . save([1], 'MARK')",
+        "torch.\\\n save([1], 'MARK')",
+        "getattr(torch, 'save')([1], 'MARK')",
+        'getattr(torch, "sa" "ve")([1], "MARK")',
+        "ops.aten.save([1], 'MARK')",
+        "__torch__.save_it('MARK')",
+    ],
+)
+def test_default_values(tmp_path: Path, default: str) -> None:
+    """They run while an archive is loaded, and are in no graph."""
+    mark, path = tmp_path / "mark", tmp_path / "model.pt"
+
+    class WithDefault(nn.Module):
+        def forward(self, x: torch.Tensor, y: int = 3) -> torch.Tensor:
+            return x * y
+
+    torch.jit.save(torch.jit.script(WithDefault()), path)
+    load_script(path)
+    rewrite(path, b"y: int=3", f"y: Tuple[()]={default.replace('MARK', str(mark))}".encode())
+    with pytest.raises(SourceError, match=r"has a default value with the text '(getattr|save|__torch__)"):
+        load_script(path)
     assert not mark.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -281,6 +282,23 @@ def test_empty_and_foreign_repository(dir_url: str, buckets: Path) -> None:
         repogen.rollback("m", 1, repository=dir_url)
     assert repogen.prune(keep=0, repository=dir_url).deleted == ()
     assert state(dir_url) == before
+
+
+def test_config_that_names_a_missing_version(dir_url: str, buckets: Path, publisher: Publisher) -> None:
+    """Commands describe the repository as it is, until a user restores the file."""
+    for weights in (b"w0", b"w1"):
+        publisher.publish(weights=weights)
+        repogen.publish("m", source=publisher.repository, target=dir_url)
+    directory = buckets / "b" / "team" / "models" / "m"
+    shutil.rmtree(directory / "2")
+    (model,) = repogen.versions("m", repository=dir_url).models
+    assert [each.version for each in model.versions] == [1]
+    assert (model.served, model.problem) == ((), "its version policy serves none of its versions")
+    with pytest.raises(PublishError, match="was edited after"):
+        repogen.publish("m", source=publisher.repository, target=dir_url)
+    shutil.copy(directory / "1" / "config.pbtxt", directory / "config.pbtxt")
+    repogen.publish("m", source=publisher.repository, target=dir_url)
+    assert repogen.versions("m", repository=dir_url).models[0].served == (2,)
 
 
 class HostileS3(BaseHTTPRequestHandler):

@@ -10,8 +10,10 @@ import pytest
 
 from repogen.errors import PublishError, SpecError
 from repogen.files.url import location
+from repogen.stores.gcs import GcsStore
 from repogen.stores.interface import ChangedError
 from repogen.stores.open import open_store
+from repogen.stores.s3 import S3Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +45,19 @@ def test_conditional_writes(store: Store) -> None:
             store.replace(key, b"3", tag)
     assert (store.read("a/c", 10), store.read("a/c", 1)) == (b"22", b"2")
     assert [each.key for each in store.list("")] == ["a/c"]
+
+
+def test_conditional_deletion(store: Store) -> None:
+    """An object that was replaced is not deleted; one that does not exist counts as deleted."""
+    first = store.create("a", b"1")
+    second = store.replace("a", b"2", first)
+    if not isinstance(store, (GcsStore, S3Store)):  # the emulators of these ignore the condition
+        with pytest.raises(ChangedError):
+            store.delete_if("a", first)
+        assert [each.key for each in store.list("")] == ["a"]
+    store.delete_if("a", second)
+    store.delete_if("a", second)
+    assert list(store.list("")) == []
 
 
 def test_one_of_several_writers_succeeds(store: Store) -> None:

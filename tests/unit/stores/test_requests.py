@@ -185,8 +185,8 @@ def test_config_that_changes_while_the_version_is_claimed(
     acquire = Claim.acquire
     others = iter([partial(repogen.rollback, "m", repository=dir_url)])
 
-    def acquire_late(claim: Claim, wait: Any) -> None:
-        acquire(claim, wait)
+    def acquire_late(claim: Claim, wait: Any, **options: Any) -> None:
+        acquire(claim, wait, **options)
         for other in others:
             other()
 

@@ -182,3 +182,20 @@ def test_error_of_mlflow_does_not_contain_the_user(tmp_path: Path) -> None:
     with pytest.raises(TrackingError, match="other://server/x") as caught:
         connect(Tracking("other://user:5ecret@server/x", "repogen", register=True, root=tmp_path))
     assert "5ecret" not in f"{caught.value}{caught.value.details}"
+
+
+@pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-journal", "mlflow.db-wal"])
+def test_database_of_another_user(tmp_path: Path, name: str) -> None:
+    """In a directory in which any user can create files, one is used only if the user passes its absolute path."""
+    (tmp_path / name).touch()
+    os.chown(tmp_path / name, 65534, 65534)
+    tracking_of(None, "sqlite:///mlflow.db", tmp_path)
+    tmp_path.chmod(0o1777)
+    with pytest.raises(SpecError, match="belongs to another user") as caught:
+        tracking_of(None, "sqlite:///mlflow.db", tmp_path)
+    assert caught.value.code == "working-directory.foreign"
+    tracking_of(None, f"sqlite:///{tmp_path}/mlflow.db", tmp_path)
+    (tmp_path / "directory").mkdir()
+    os.chown(tmp_path / "directory", 65534, 65534)
+    with pytest.raises(SpecError, match="belongs to another user"):
+        tracking_of(None, "sqlite:///directory/mlflow.db", tmp_path)
