@@ -74,12 +74,12 @@ class ParityCaseDocument(TypedDict):
     cosine: float
     """Smallest cosine similarity over all outputs"""
     outputs: list[OutputDifferenceDocument]
-    """Differences of each output"""
+    """Differences of each output; empty if the published model failed"""
 
 
 @with_config(_STRICT)
 class ErrorDistributionDocument(TypedDict):
-    """The errors of one output over all parity cases."""
+    """The absolute errors of one output over all parity cases."""
 
     name: str
     """Name of the output"""
@@ -90,7 +90,7 @@ class ErrorDistributionDocument(TypedDict):
     exact: int
     """Number of equal values"""
     histogram: dict[str, int]
-    """Number of the other values by order of magnitude: bin `k` contains errors from `10^(k/2)` to `10^((k+1)/2)`"""
+    """Number of finite nonzero errors by order of magnitude: bin `k` contains `10^(k/2)` to `10^((k+1)/2)`"""
 
 
 @with_config(_STRICT)
@@ -248,11 +248,11 @@ class SmokeDocument(TypedDict):
     passed: bool
     """Whether every check passed"""
     server: str
-    """Kind of server"""
+    """`embedded`, `docker`, `remote` for a server at HOST:PORT, or the name of a plug-in"""
     server_version: str
     """Version of Triton"""
     runtime: str
-    """Runtime of the graph, such as ONNX Runtime 1.19.2"""
+    """Runtime of the graph, such as ONNX Runtime 1.19.2; `unknown` for a server that repogen did not start"""
     checks: list[SmokeCheckDocument]
     """All checks"""
     overrides: list[str]
@@ -294,7 +294,7 @@ class ModelDocument(TypedDict):
     name: str
     """Name of the model"""
     status: Literal["published", "unchanged", "verified", "failed"]
-    """Result"""
+    """Result; `unchanged` if it was up to date, `verified` if it passed every check of a dry run"""
     version: int | None
     """Version in the repository; null if the model was neither published nor unchanged"""
     sha256: str | None
@@ -302,15 +302,15 @@ class ModelDocument(TypedDict):
     size: int | None
     """Size in bytes of the graph and its weights, or of the code; null for an ensemble"""
     exporter: str | None
-    """Exporter of the published graph"""
+    """Exporter of the graph; `python` for Python code, and `ensemble` for an ensemble"""
     opset: int | None
     """Opset of the graph"""
     ir_version: int | None
     """IR version of the graph"""
     max_batch_size: int | None
-    """Largest verified batch; 0 if the model does not batch"""
+    """Value in config.pbtxt; 0 if the model does not batch"""
     batch_reason: str | None
-    """Why `max_batch_size` is 0"""
+    """Why `max_batch_size` is 0; null if it is not 0, or if this build did not measure it"""
     parity: ParityDocument
     """Comparison with PyTorch"""
     nodes: NodesDocument
@@ -326,11 +326,11 @@ class ModelDocument(TypedDict):
     smoke: SmokeDocument | None
     """Smoke test; null if none ran"""
     registry_version: int | None
-    """Version in the MLflow registry"""
+    """Version that this build registered in the MLflow registry; null if it registered none"""
     reasons: NotRequired[list[str]]
-    """Why the model was built; empty if it is up to date; missing in results of older releases"""
+    """Why the model was built; empty if it is up to date; missing in results that an older release stored"""
     from_cache: NotRequired[bool]
-    """Whether the export and its verification are those of an earlier build; missing in results of older releases"""
+    """Whether the export and its verification are from the cache; missing in results that an older release stored"""
     seconds: dict[str, float]
     """Duration of each step, by name"""
     peak_rss_bytes: int | None
@@ -398,7 +398,7 @@ class FindingDocument(TypedDict):
     severity: Literal["error", "warning"]
     """Severity"""
     path: str
-    """File or directory"""
+    """File or directory, relative to the working directory if it is below that"""
     line: int | None
     """Line, from 1; null if the finding is about a whole file"""
     column: int | None
@@ -468,13 +468,13 @@ class GateDocument(TypedDict):
     gate: str
     """Gate and limit, such as `latency.max_ratio`"""
     verdict: Literal["passed", "failed", "recorded", "n/a"]
-    """Result; `recorded` without a limit; `n/a` if the limit is relative to a champion and there is none"""
+    """`recorded` without a limit; `n/a` if the limit is relative to a missing champion; `failed` if not measured"""
     measured: str
     """The measurement as text"""
     limit: str | None
     """The limit as text; null if there is none"""
     value: float | None
-    """The measured number; null if there is none"""
+    """The measured number; null if there is none, or if it is not finite"""
     note: str
     """Note; may be empty"""
 
@@ -534,7 +534,7 @@ class PromotionDocument(TypedDict):
     old: int | None
     """Version that the alias pointed to; null if it did not exist"""
     new: int
-    """Version that the alias was to be moved to"""
+    """Version to which the promotion moves the alias"""
     outcome: str
     """`promoted`, `rolled back`, `already` (nothing to do), `would move` (`--dry-run`) or `refused` (a gate failed)"""
     gates: list[GateDocument]
@@ -582,7 +582,7 @@ class HistoryDocument(TypedDict):
     model: str
     """Registered model"""
     periods: list[PeriodDocument]
-    """What the aliases pointed to"""
+    """What each alias pointed to, oldest first"""
 
 
 @with_config(_STRICT)
@@ -614,7 +614,7 @@ class DeployServerDocument(TypedDict):
     server: str
     """Its address"""
     mode: Literal["explicit", "poll"] | None
-    """`poll` for every server that rejects load requests; null if unknown"""
+    """Model control mode; `poll` for every server that rejects load requests; null if unknown"""
     models: list[DeployedDocument]
     """One entry per model"""
     note: str | None
@@ -644,9 +644,9 @@ class SyncedDocument(TypedDict):
     name: str
     """Name of the model"""
     action: str
-    """What was done, see [sync](../guides/sync.md#what-sync-does-with-a-model)"""
+    """What was done, or would be, see [sync](../guides/sync.md#what-sync-does-with-a-model)"""
     version: int | None
-    """Version in the registry"""
+    """Version in the registry; null if the entry is not about one version"""
     note: str | None
     """Reason"""
     error: ErrorDocument | None
@@ -692,7 +692,7 @@ class BenchRowDocument(TypedDict):
     batch: int
     """Rows of each request"""
     concurrency: int
-    """Number of concurrent requests"""
+    """Number of concurrent requests; always 1 for `eager`, `compile` and `onnxruntime`"""
     p50: EstimateDocument
     """Median latency in milliseconds"""
     p95: EstimateDocument
@@ -702,7 +702,7 @@ class BenchRowDocument(TypedDict):
     throughput: EstimateDocument
     """Rows per second; requests per second for a model that does not batch"""
     ratio: EstimateDocument | None
-    """Speedup over the baseline; null for the baseline, and if it was not measured at this batch size"""
+    """Speedup over the baseline at this batch size and concurrency 1; null for that row, or if there is none"""
     requests: int
     """Number of requests in all rounds"""
 
@@ -1010,7 +1010,7 @@ class VersionsDocument(TypedDict):
     repository: str
     """Directory or URL of the repository"""
     owner: Literal["built", "synced"] | None
-    """Command that writes the repository; null if it has no `repogen.json`"""
+    """`built` if `repogen build` writes it, `synced` if `repogen sync` does; null if it has no `repogen.json`"""
     models: list[ModelVersionsDocument]
     """Its models"""
     notes: list[str]
