@@ -214,10 +214,11 @@ def _sections(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
             if key == "defaults":  # the same as `models.NAME`
                 continue
             below = f"{path}.{key}".lstrip(".")
-            for name, suffix in _definitions_in(value):
+            choices = list(_definitions_in(value))
+            for name, suffix in choices:
                 if name not in sections and "properties" in definitions[name]:
                     kind = definitions[name]["properties"].get("kind", {}).get("const")
-                    sections[name] = f"`{below}{suffix}`" + (f" of kind {kind}" if kind else "")
+                    sections[name] = f"`{below}{suffix}`" + (f" of kind {kind}" if kind and len(choices) > 1 else "")
                     pending.append((definitions[name], f"{below}{suffix}"))
     return sections
 
@@ -301,7 +302,7 @@ def _type(value: Mapping[str, Any], *, nullable: bool = False) -> str:
     if "$ref" in value:
         name = _definition_name(value)
         label = re.sub(r"(?<!^)(?=[A-Z][a-z])", " ", re.sub(r"(Spec|Document)$", "", name)).lower()
-        return label if name in _INLINE else f"[{label}](#{name.lower()})"
+        return f"[{label}]({_PAGES.get(name, f'#{name.lower()}')})"
     if "enum" in value or "const" in value:
         return " \\| ".join(f"`{_plain(choice)}`" for choice in value.get("enum", [value.get("const")]))
     for union in ("anyOf", "oneOf"):
@@ -316,5 +317,5 @@ def _type(value: Mapping[str, Any], *, nullable: bool = False) -> str:
     return str(value.get("type", "any"))
 
 
-_INLINE = frozenset({"PassSpec"})
-"""Definitions that are not mappings alone, so that they have no section."""
+_PAGES = {"PassSpec": "passes.md"}
+"""Definitions that are not mappings alone, so that they have no section -> the page that describes them."""

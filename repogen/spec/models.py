@@ -106,7 +106,9 @@ class ExportSpec(Section):
     """Options for the export to ONNX."""
 
     exporter: Annotated[str, Registered("repogen.exporters", ("auto",))] = Field(
-        default="auto", description="auto tries the exporters that accept the source, one after another"
+        default="auto",
+        description="auto tries the exporters that accept the source, one after another; dynamo and torchscript "
+        "include their variants, such as dynamo-eager",
     )
     options: dict[str, object] = Field(default_factory=dict, description="Options of the exporter, if it has any")
     opset: AutoOrSize = Field(
@@ -307,12 +309,12 @@ class TargetSpec(Section):
 
 
 class MlflowSpec(Section):
-    """The MLflow server for tracking builds and registering versions."""
+    """MLflow settings; builds are tracked if this section, --tracking-uri or MLFLOW_TRACKING_URI is set."""
 
     tracking_uri: str = Field(
         default="sqlite:///mlflow.db",
         min_length=1,
-        description="URI of the MLflow server; MLFLOW_TRACKING_URI takes precedence",
+        description="URI of the MLflow server; --tracking-uri and MLFLOW_TRACKING_URI take precedence",
     )
     experiment: str = Field(
         default="repogen", min_length=1, max_length=256, description="Name of the MLflow experiment"

@@ -30,7 +30,10 @@ class InputExtraSpec(Section):
     allow_ragged_batch: StrictBool = Field(
         default=False, description="Whether the requests of a batch may differ in shape"
     )
-    optional: StrictBool = Field(default=False, description="Whether clients may omit the input")
+    optional: StrictBool = Field(
+        default=False,
+        description="Whether clients may omit the input; only for Python code: a graph requires every input",
+    )
     dims: Dims | None = Field(default=None, description="Dims that clients send, if reshaped to the graph's")
     reshape: ReshapeSpec | None = Field(default=None, description="As in config.pbtxt; it must be the graph's shape")
 
