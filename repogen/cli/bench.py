@@ -62,7 +62,10 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     show_default=True,
     help="Duration of each measurement.",
 )
-@click.option("--spec", type=FILE, metavar="FILE", help="Spec of the models; default: repogen.yaml, if it exists.")
+@click.option(
+    "--spec", type=FILE, metavar="FILE",
+    help="Spec of the models; default: repogen.yaml, which may be missing if --repository is set.",
+)  # fmt: skip
 @click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the models; default: the spec's.")
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
@@ -88,9 +91,9 @@ def bench(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Measure PyTorch, ONNX Runtime and Triton side by side.
 
-    Measures published models (default: all of the spec, or of the repository without a spec) in interleaved rounds:
-    PyTorch eager, torch.compile, ONNX Runtime in process, and Triton through gRPC, HTTP and shared memory. NVIDIA's
-    perf_analyzer sends the requests.
+    Measures published models in interleaved rounds: PyTorch eager, torch.compile, ONNX Runtime in process, and Triton
+    through gRPC, HTTP and shared memory. The default is every model of the spec, or, without a spec, of the repository.
+    NVIDIA's perf_analyzer sends the requests to Triton.
     """
     with handle_errors(debug=debug, as_json=as_json):
         credentials = connection.credentials()

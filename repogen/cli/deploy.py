@@ -164,8 +164,8 @@ def deploy(  # noqa: PLR0913 - one parameter per option
     """Make running servers serve the versions that a repository selects.
 
     Loads each NAME on each server, and compares the server's responses with the outputs that the build recorded (the
-    golden tensors). If one of these steps fails, the server loads what it served before, unless it polls its
-    repository, and the command exits with code 6. The default is every model that repogen built, or none with --unload.
+    golden tensors). If one of these steps fails, the command exits with code 6, and the server loads what it served
+    before, unless it polls its repository. The default is every model that repogen built, or none with --unload.
     """
     with handle_errors(debug=debug, as_json=as_json):
         credentials = connection.credentials()

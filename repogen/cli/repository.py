@@ -139,9 +139,9 @@ def rollback(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make a repository serve an older version of NAME again.
 
-    The version is served with its own config.pbtxt, and held: build and sync keep it until --release. The newest
-    version is then served again; a synced repository follows its alias at the next sync. Nothing is deleted. To move an
-    alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
+    The version is served with its own config.pbtxt, and held: build and sync keep it until `repogen rollback NAME
+    --release`, which serves the newest version again; a synced repository follows its alias at the next sync. Nothing
+    is deleted. To move an alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
@@ -224,7 +224,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
     """Delete old versions that are no longer needed.
 
     Deletes versions of NAME, or of all models. Never deletes a version that is served, held, newer than the served one,
-    aliased in the MLflow registry, named by an ensemble, or not built by repogen.
+    aliased in the MLflow registry, pinned by an ensemble, the only intact one of its model, or not built by repogen.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.prune(
