@@ -224,7 +224,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
     """Delete old versions that are no longer needed.
 
     Deletes versions of NAME, or of all models. Never deletes a version that is served, held, newer than the served one,
-    aliased in the MLflow registry, pinned by an ensemble, the only intact one of its model, or not built by repogen.
+    aliased in the MLflow registry, pinned by an ensemble, the last intact one of its model, or not built by repogen.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.prune(

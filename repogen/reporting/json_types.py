@@ -468,7 +468,7 @@ class GateDocument(TypedDict):
     gate: str
     """Gate and limit, such as `latency.max_ratio`"""
     verdict: Literal["passed", "failed", "recorded", "n/a"]
-    """`recorded` without a limit; `n/a` if the limit is relative to a missing champion; `failed` if not measured"""
+    """Result; `recorded` without a limit; `n/a` without a champion to compare with; `failed` also if not measured"""
     measured: str
     """The measurement as text"""
     limit: str | None

@@ -37,7 +37,7 @@ class ParityGate(Section):
 
 
 class SizeGate(Section):
-    """Size of the graph and its weights; 1 MB is 2^20 bytes."""
+    """Size of the graph and its weights, or of the code; 1 MB is 2^20 bytes."""
 
     max_mb: Positive | None = Field(default=None, description="Largest size in MB")
     max_ratio: Positive | None = Field(default=None, description="Largest size relative to the current champion's")
