@@ -86,7 +86,7 @@ CASES = (
     _script(
         "script_cell",
         "batch",
-        "the same with a GRUCell",
+        "a loop over time with a GRUCell",
         "archives",
         "scripted",
         "cell",

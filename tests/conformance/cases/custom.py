@@ -17,7 +17,7 @@ CASES = (
         "custom_symbolics",
         {**_MODEL, "export": {"exporter": "torchscript", "custom_symbolics": "custom.py:symbolics"}},
         "batch",
-        "a symbolic for TorchScript is provided",
+        "a symbolic function for TorchScript is provided",
     ),
     Case("custom_operator", _MODEL, "rejected:export.no-translation", "no translation to ONNX is provided"),
 )

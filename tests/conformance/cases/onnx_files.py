@@ -69,7 +69,12 @@ CASES = (
         "baked",
     ),
     _case("onnx_noisy", "rejected:source.random", "RandomNormalLike at inference", "noisy"),
-    _case("onnx_dropout", "rejected:source.random", "Dropout in training mode, which an optimizer removes", "dropout"),
+    _case(
+        "onnx_dropout",
+        "rejected:source.random",
+        "Dropout in training mode, which ONNX Runtime's optimizer removes",
+        "dropout",
+    ),
     _case(
         "onnx_ids_undeclared",
         "batch",

@@ -34,7 +34,7 @@ CASES = (
         "complex_output",
         of_factory("precisions.py:Spectrum"),
         "rejected:source.output-dtype",
-        "no complex type",
+        "Triton has no complex type",
     ),
     Case(
         "bf16_output",

@@ -31,7 +31,7 @@ CASES = (
     _case(
         "statistics_of_rows",
         "batch_norm_of_rows",
-        "the same for vectors; requires two rows",
+        "batch norm of vectors without running statistics; requires two rows",
         signature({"batch": (2, 8)}, x="float32 batch 4"),
     ),
     _case("lstm_time_major", "TimeMajor", "the output is time-major", _STEPS),
