@@ -143,7 +143,7 @@ def zero_inputs(config: ModelConfig) -> BenchInputs:
     counts = (max(prod(view.dims), prod(view.model_dims)) for view in views)
     if sum(map(mul, itemsizes, counts)) > _MAX_ZEROS_BYTES:
         raise BenchError(
-            "the model has no golden tensors, and its inputs have more than "
+            "the model has no golden tensors, and its inputs are larger than "
             f"{_MAX_ZEROS_BYTES >> 20} MiB, the limit for inputs of zeros",
             "build the model with repogen, which records golden tensors; or correct the dims of the inputs",
             code="bench.no-inputs",

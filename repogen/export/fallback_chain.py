@@ -173,6 +173,6 @@ def check_dims(graph: Signature, declared: Signature) -> None:
             if isinstance(declared_dim, int) and actual_dim != declared_dim:
                 raise ExportError(
                     f"axis {axis} of input {name!r} is declared {declared_dim}, but is {actual_dim!r} in the graph",
-                    "declare it as a dim, or fix it in the model",
+                    "declare it as a dynamic dim, or make its size fixed in the model",
                     code="export.generalized-dim",
                 )

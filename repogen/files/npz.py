@@ -47,7 +47,7 @@ def read_npz(path: Path, *, compressed: bool = True) -> dict[str, Array]:
     limit = max(MAX_UNPACKED_BYTES if compressed else 0, path.stat().st_size)
     with open_archive(path) as archive:
         if archive.unpacked_bytes > limit:
-            raise ContentError(f"contains arrays of more than {size_text(limit)}")
+            raise ContentError(f"contains arrays of more than {size_text(limit)} in total")
         return {name.removesuffix(_ENDING): _array(archive, name, limit) for name in archive.names}
 
 

@@ -127,8 +127,9 @@ def require_synced(repository: Path, alias: str) -> None:
         if owner.aliases != (alias,):
             raise _other_alias(repository, owner, alias)
     elif owner is not None or models_of(repository):
+        origin = "is written by `repogen build`" if owner is not None else f"contains directories, but no {OWNER_FILE}"
         raise PublishError(
-            f"{repository} is written by `repogen build`: sync would not recognize its models",
+            f"{repository} {origin}: sync would not recognize its models",
             f"sync into a separate directory: `repogen sync --alias {alias} --repository OTHER`",
             code="sync.built-repository",
         )

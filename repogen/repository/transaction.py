@@ -210,8 +210,8 @@ def _require_damaged(path: Path) -> None:
     with suppress(OSError):  # it cannot be read
         if is_named_by(path.name, sha256_file(path)):
             raise PublishError(
-                f"the version has a file with the name of {path}, which another version uses, and with other content",
-                "publish a version whose files have other content",
+                f"{path}, which another version uses, differs from the version's file of the same name",
+                "publish another version, or build the model again",
                 code="publish.altered-source",
             )
 

@@ -233,9 +233,7 @@ def _unpack(archive: Path, destination: Path, destination_of: Callable[[str], st
     with zipfile.ZipFile(archive) as opened:
         limit = max(_MAX_EXPANSION * archive.stat().st_size, _MAX_SMALL_WHEEL_BYTES)
         if sum(member.file_size for member in opened.infolist()) > limit:
-            raise ServerError(
-                f"{archive.name} has files of more than {limit} bytes", _DAMAGED_HINT, code="server.wheel"
-            )
+            raise ServerError(f"{archive.name} unpacks to more than {limit} bytes", _DAMAGED_HINT, code="server.wheel")
         for member in opened.infolist():
             relative = None if member.is_dir() else destination_of(member.filename)
             if relative is None:

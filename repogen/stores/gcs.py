@@ -99,7 +99,7 @@ def _compressed(key: str) -> PublishError:
     """Return the error of an object that Google, or the library, would unpack: in memory, and to any size."""
     return PublishError(
         f"the store has the object {key!r:.200} with a content encoding",
-        "upload it without one, such as gzip: Triton reads the bytes as they are stored",
+        "upload it without an encoding such as gzip: Triton reads the bytes as they are stored",
         code="store.encoding",
     )
 

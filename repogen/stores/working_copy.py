@@ -420,7 +420,7 @@ class WorkingCopy:
         configs = {key: each for key, each in objects.items() if self.is_config(key)}
         if sum(min(each.size, MAX_CONFIG_BYTES) for each in configs.values()) > _MAX_CONFIGS_BYTES:
             raise PublishError(
-                f"the config.pbtxt files of {self.url} have more than {_MAX_CONFIGS_BYTES >> 20} MiB together",
+                f"the config.pbtxt files of {self.url} are larger than {_MAX_CONFIGS_BYTES >> 20} MiB in total",
                 "choose the prefix of a model repository",
                 code="store.too-large",
             )

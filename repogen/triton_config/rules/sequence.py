@@ -28,7 +28,10 @@ def sequence_findings(config: ModelConfig) -> Iterator[Finding]:
     batching = config.sequence_batching
     if config.max_batch_size == INT32_MAX:
         message = "max_batch_size 2147483647 with sequence batching crashes tritonserver 2.51"
-        severity: Severity = "warning" if batching.HasField("oldest") else "error"  # direct allocates that many slots
+        severity: Severity = "error"  # direct allocates that many slots
+        if batching.HasField("oldest"):
+            message = "max_batch_size is 2147483647; with the strategy direct, this crashes tritonserver 2.51"
+            severity = "warning"
         yield Finding("RG117", severity, message, "set the largest batch that you expect", "max_batch_size")
     yield from _strategy_findings(config, batching)
     yield from _control_input_findings(batching)

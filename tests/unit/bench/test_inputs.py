@@ -103,7 +103,7 @@ def test_dynamic_dims_without_golden_tensors_are_an_error() -> None:
 )
 def test_large_zeros_are_not_created(tensor: str) -> None:
     """The dims in a config.pbtxt may have any size, and the JSON for perf_analyzer needed several times the memory."""
-    with pytest.raises(BenchError, match="more than 64 MiB, the limit for inputs of zeros") as caught:
+    with pytest.raises(BenchError, match="larger than 64 MiB, the limit for inputs of zeros") as caught:
         zero_inputs(config(f'input {{ name: "x" data_type: {tensor} }}'))
 
     assert caught.value.code == "bench.no-inputs"

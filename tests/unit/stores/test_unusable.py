@@ -190,7 +190,7 @@ EXPECTED: dict[str, dict[str, tuple[int, str]]] = {
         "build": (7, "--adopt m"),
         "plan": (0, "was not built by repogen"),
         "check": (1, "model.onnx"),
-        "sync": (7, "is written by `repogen build`"),
+        "sync": (7, "contains directories, but no repogen.json"),
         "report": (0, "report.html"),
     },
     "damaged manifest": {
