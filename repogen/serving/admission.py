@@ -12,6 +12,7 @@ triton-inference-server/python_backend, which passes names to ``bash -c`` unquot
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
@@ -245,10 +246,14 @@ def _has_too_many_links(model: Path) -> bool:
     directories, entries, pending = 0, 0, [model]
     while pending and directories <= _MAX_DIRECTORIES and entries <= _MAX_ENTRIES:
         directories += 1
-        for entry in pending.pop().iterdir():
-            entries += 1
-            if is_directory(entry):
-                pending.append(entry)
+        try:
+            for entry in pending.pop().iterdir():
+                entries += 1
+                if is_directory(entry):
+                    pending.append(entry)
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # more links in one path than the kernel follows, also for Triton
+                raise
     return directories > _MAX_DIRECTORIES or entries > _MAX_ENTRIES
 
 

@@ -32,7 +32,8 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
 
     Raises:
         SpecError: The repository, the model or the version does not exist, or the key cannot be used.
-        PublishError: The version is damaged, was not built by repogen, or cannot be signed.
+        PublishError: The version is damaged, was not built by repogen, or cannot be signed; or a symlink leads to it,
+            so that the signature would be written elsewhere.
     """
     repository = Path(os.path.realpath(repository))
     require_models(repository, (name,))
@@ -62,6 +63,13 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
 
 def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: SigningKey) -> None:
     with locked(repository, 60.0):
+        for directory in (version.path.parent, version.path):
+            if directory.is_symlink():
+                raise PublishError(
+                    f"{directory} is a symlink, and repogen does not write through links out of the repository",
+                    "sign the version in the repository that contains it",
+                    code="publish.symlink",
+                )
         with work_limit(f"model {version.model}"):
             damage = damaged_files(version.path, manifest)
             if not damage and (problem := unsignable(version.path, manifest)):

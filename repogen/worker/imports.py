@@ -28,7 +28,12 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     # ``__main__`` is the worker itself.
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
     excluded = ("__main__", PUBLISHED_MODULE_PREFIX)
-    located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and not name.startswith(excluded)]
+    # Modules that PyTorch creates, such as torch.ops, name a file that does not exist, by a relative path.
+    located = [
+        (name, Path(file))
+        for name, file in modules
+        if isinstance(file, str) and Path(file).is_absolute() and not name.startswith(excluded)
+    ]
     installed = _installed_directories()
     code = [path for _, path in located if not _is_installed(path, installed) and path.is_file()]
     # Data files are not resolved: a symlink with a new target is a change.

@@ -21,8 +21,10 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from repogen.files import is_public
 from repogen.machine import is_linux
 from repogen.worker.process_tree import children
 
@@ -68,6 +70,9 @@ def _run(run_task: RunTask, events: int) -> None:
     # The parent requests a stack dump before it ends a worker at its time limit.
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     job = sys.stdin.buffer.read()
+    if is_public(Path()):
+        # torch.compile runs `python -c`, which would import modules of other users from the working directory.
+        os.environ["PYTHONSAFEPATH"] = "1"
     os.dup2(2, 1)  # output of user code must not reach repogen's standard output
     worker = os.getpid()
     pipe = _identity(events)

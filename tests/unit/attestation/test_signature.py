@@ -461,6 +461,24 @@ def test_link_in_the_directory_of_a_model_is_not_signed(publisher: Publisher, tm
     assert f"{name} is not part of a signed version" in [finding.message for finding in findings]
 
 
+@pytest.mark.parametrize("link", ["m", "m/1"])
+def test_version_of_another_repository_is_not_signed(publisher: Publisher, tmp_path: Path, link: str) -> None:
+    """A link in a foreign repository would replace a signature elsewhere."""
+    publisher.publish()
+    key, _ = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    signature = publisher.repository / "m" / "1" / "model.sig"
+    content = signature.read_bytes()
+    foreign = tmp_path / "foreign"
+    shutil.copytree(publisher.repository, foreign)
+    shutil.rmtree(foreign / link)
+    (foreign / link).symlink_to(publisher.repository / link)
+    with pytest.raises(PublishError, match="is a symlink") as raised:
+        repogen.sign("m", key=write_keys(tmp_path, "other")[0], repository=foreign)
+    assert raised.value.code == "publish.symlink"
+    assert signature.read_bytes() == content
+
+
 def test_link_is_not_written_through(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user who can write to the version's directory plants it while the library hashes the files."""
     publisher.publish()

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from repogen.worker.imports import imported_code
@@ -59,3 +60,15 @@ def test_code_behind_a_symlink_is_recorded_with_its_target(tmp_path: Path, monke
         assert [name for name in imported_code(tmp_path).files if Path(name).name in names] == ["layers_of_user.py"]
     finally:
         del sys.modules["linked_by_user"], sys.modules["this"]
+
+
+def test_file_in_the_working_directory_is_not_that_of_a_module_of_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``torch.ops`` has the relative path ``_ops.py``: the digest of a file with this name would be published."""
+    (tmp_path / "_ops.py").write_text("private")
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("torch_ops_of_this_test")
+    module.__file__ = "_ops.py"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert "_ops.py" not in imported_code(tmp_path).files

@@ -440,3 +440,22 @@ def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: p
     outcome = run_worker(job(tmp_path, code), Silent(), threading.Event())
     with pytest.raises(SourceError, match=r"leaked \[\], 4 https://host/path"):
         outcome.model()
+
+
+@pytest.mark.parametrize(("mode", "status"), [(0o1777, 1), (0o755, 0)])
+def test_started_python_does_not_import_from_a_public_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, status: int
+) -> None:
+    """``torch.compile`` runs ``python -c``, and another user may have created a ctypes.py there."""
+    public = tmp_path / "public"
+    public.mkdir()
+    public.chmod(mode)
+    (public / "module_of_somebody.py").touch()
+    monkeypatch.chdir(public)
+    code = """
+        import subprocess
+        def build():
+            command = [sys.executable, "-c", "import module_of_somebody"]
+            raise RuntimeError(f"status {subprocess.run(command, stderr=subprocess.DEVNULL).returncode}")
+    """
+    assert f"status {status}" in ended(tmp_path, code).message
