@@ -312,6 +312,7 @@ def main() -> None:
         sys.exit(in_namespace(sys.argv[1:]))
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), **token}
+    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # on a busy machine, a node needs more than the default of 30 s
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="repogen-bench-")))
         project = Project(_write_models(scratch / "project", arguments.models), arguments.jobs)
