@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -156,6 +156,7 @@ class BranchyText(nn.Module):
 
     def __init__(self, vocabulary: int = 200, width: int = 16, classes: int = 4) -> None:
         super().__init__()
+        self.classes = classes
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=0)
         self.stages = nn.ModuleList(nn.Conv1d(width, width, 3, padding=1) for _ in range(3))
         self.exits = nn.ModuleList(nn.Linear(width, classes) for _ in range(3))
@@ -164,7 +165,7 @@ class BranchyText(nn.Module):
     def forward(self, tokens: Tensor) -> dict[str, Tensor]:
         mask = (tokens != 0).unsqueeze(1).float()
         hidden = self.embedding(tokens).transpose(1, 2)
-        answer = tokens.new_zeros(tokens.shape[0], self.exits[0].out_features, dtype=hidden.dtype)
+        answer = hidden.new_zeros(tokens.shape[0], self.classes)
         taken = torch.full((tokens.shape[0],), -1, dtype=torch.int64, device=tokens.device)
         for number, (stage, exit_) in enumerate(zip(self.stages, self.exits, strict=True)):
             hidden = hidden + stage(hidden * mask).tanh()
@@ -288,6 +289,7 @@ class ChallengerSwitch(nn.Module):
     """Two models; a flag that is stored with the weights selects one of them with torch.cond."""
 
     use_challenger: Tensor
+    scale: Tensor
 
     def __init__(self, features: int = 9) -> None:
         super().__init__()
@@ -297,11 +299,11 @@ class ChallengerSwitch(nn.Module):
         self.register_buffer("use_challenger", torch.tensor(True))  # noqa: FBT003 - the flag
         self.register_buffer("scale", torch.linspace(0.5, 2, features))
 
-    def old(self, x: Tensor) -> Tensor:
+    def old(self, x: Tensor) -> Any:
         """Return the champion's logits."""
         return self.champion(x)
 
-    def new(self, x: Tensor) -> Tensor:
+    def new(self, x: Tensor) -> Any:
         """Return the challenger's logits."""
         return self.challenger_head(self.challenger(x))
 
@@ -508,6 +510,8 @@ class HistogramEntropy(nn.Module):
 class Dithered(nn.Module):
     """Energies of 25 frames of speech, with a dither of 1e-5 as feature extractors have it; then a classifier."""
 
+    window: Tensor
+
     def __init__(self, frame: int = 64, classes: int = 3) -> None:
         super().__init__()
         self.frame = frame
@@ -560,7 +564,7 @@ class TrendingItems(nn.Module):
         vectors = self.items(places)
         weights = best.float().softmax(1).unsqueeze(-1)
         user = self.user((weights * vectors).sum(1))
-        return {"items": places, "clicks": best, "affinity": user @ self.items.weight.T}
+        return {"items": places, "counts": best, "affinity": user @ self.items.weight.T}
 
 
 class ReshapedSequence(nn.Module):
