@@ -92,12 +92,12 @@ class PatchForecaster(nn.Module):
 class KnownMerchants(nn.Module):
     """Merchants have numbers of up to 4e9: 48 known ones have their own vector, and others share 256 hash buckets."""
 
-    known: Tensor
+    numbers: Tensor
 
     def __init__(self, width: int = 12) -> None:
         super().__init__()
         draw = torch.Generator().manual_seed(11)
-        self.register_buffer("known", torch.randint(0, 4_000_000_000, (48,), generator=draw))
+        self.register_buffer("numbers", torch.randint(0, 4_000_000_000, (48,), generator=draw))
         self.own, self.shared = nn.Embedding(48, width), nn.Embedding(256, width)
         self.deep = nn.Sequential(nn.Linear(width + 5, 24), nn.ReLU(), nn.Linear(24, 2))
 
@@ -109,13 +109,13 @@ class KnownMerchants(nn.Module):
         return (mixed ^ (mixed >> 16)) % 256
 
     def forward(self, merchant: Tensor, payment: Tensor) -> dict[str, Tensor]:
-        same = merchant.unsqueeze(1) == self.known
+        same = merchant.unsqueeze(1) == self.numbers
         is_known = same.any(1)
         place = same.to(torch.int64).argmax(1)
         bucket = self.bucket(merchant)
         vector = torch.where(is_known.unsqueeze(1), self.own(place), self.shared(bucket))
         logits = self.deep(torch.cat([vector, payment], dim=1))
-        return {"logits": logits, "bucket": torch.where(is_known, -1, bucket), "known": is_known}
+        return {"logits": logits, "bucket": torch.where(is_known, -1, bucket), "is_known": is_known}
 
 
 class PowerTransform(nn.Module):
@@ -166,16 +166,16 @@ class BranchyText(nn.Module):
         mask = (tokens != 0).unsqueeze(1).float()
         hidden = self.embedding(tokens).transpose(1, 2)
         answer = hidden.new_zeros(tokens.shape[0], self.classes)
-        taken = torch.full((tokens.shape[0],), -1, dtype=torch.int64, device=tokens.device)
+        place = torch.full((tokens.shape[0],), -1, dtype=torch.int64, device=tokens.device)
         for number, (stage, exit_) in enumerate(zip(self.stages, self.exits, strict=True)):
             hidden = hidden + stage(hidden * mask).tanh()
             pooled = (hidden * mask).sum(2) / mask.sum(2).clamp(min=1)
             logits = 3 * exit_(pooled)
             certain = logits.softmax(1).amax(1) >= self.thresholds[number]
-            leaves = certain & (taken < 0)
+            leaves = certain & (place < 0)
             answer = torch.where(leaves.unsqueeze(1), logits, answer)
-            taken = torch.where(leaves, number, taken)
-        return {"logits": answer, "exit": taken}
+            place = torch.where(leaves, number, place)
+        return {"logits": answer, "exit": place}
 
 
 @dataclass
