@@ -36,7 +36,7 @@ _MAX_SORTED = 4
 _MAX_RESCALED = 4
 """Copies of each of these in a batch."""
 _KEPT_AND_OTHERS = ((1.0, (1.0, 0.0, 10.0, 1000.0, -1000.0)), (0.0, (0.0, 10.0)), (10.0, (1.0, 10.0)))
-"""Factors of a row, and of the other row in the batches that it is compared in."""
+"""Factors of a row, and of the other rows in the batches that it is compared in."""
 _AMPLIFICATION = 10.0
 """By how much larger inputs than the examples may amplify rounding, which depends on the size of a batch."""
 
@@ -248,11 +248,12 @@ class RowProbe:
         return ""
 
     def with_other_rows(self) -> str:
-        """Compare a row in batches of two in which only the other row changes.
+        """Compare a row between two other rows in batches in which only these change.
 
         Rounding depends on the size of a batch, but hardly on the values of other rows. The tolerance is therefore that
         of each single value, however large the others are: small values next to large ones count, too. Rows of zeros,
-        such as silence or padding, are tried as well.
+        such as silence or padding, are tried as well. The other rows are before and after the row: a model may smooth
+        rows, or keep their maximum, in one direction.
         """
         if self._max_joined == 1:
             return ""
@@ -260,8 +261,7 @@ class RowProbe:
         for factor, others in _KEPT_AND_OTHERS:
             company = self._varied(1, others) + (more if factor == 1.0 else [])
             for row in self._varied(0, (factor,)):
-                batches = (self._in_company(row.inputs, other.inputs) for other in company)
-                if reason := self._changed(row, [batch for batch in batches if batch]):
+                if reason := self._changed_by(row, [other.inputs for other in company]):
                     return f"a row has a different output if only the other rows change: {reason}"
         return ""
 
@@ -269,27 +269,36 @@ class RowProbe:
         """Compare a row between rows that share some of its values with the same row between rows that share none.
 
         A model may count the rows of a batch that have the same card and another shop: neither random rows nor copies
-        show it.
+        show it. It may count only those of an earlier hour, or of a larger amount, so that one of two rows affects the
+        other: each of them is compared.
 
         Args:
             flat: Names of the inputs whose columns may be shared separately.
         """
-        row, other = self._row(0), self._row(1).inputs
+        pairs = ((0, 1), (1, 0)) if self._max_joined > 1 else ()
+        return next(filter(None, (self._next_to_similar(*pair, flat) for pair in pairs)), "")
+
+    def _next_to_similar(self, index: int, other_index: int, flat: frozenset[str]) -> str:
+        """Compare a row between variants of another one that share some of its values."""
+        row, other = self._row(index), self._row(other_index).inputs
         most = max((self._max_joined - 1) // 2, 1)
-        variants = with_shared_values(row.inputs, other, flat) if self._max_joined > 1 else []
+        variants = with_shared_values(row.inputs, other, flat)
+        without: dict[int, Tensors] = {}  # by number of other rows, which are the same in each of these batches
         for start in range(0, len(variants), most):
             company = variants[start : start + most]
-            after = company if 2 * len(company) < self._max_joined else []
-            batches = ([*before, row.inputs, *before[: len(after)]] for before in ([other] * len(company), company))
-            outputs = [each for batch in batches if (each := self._outputs_of(batch))]
-            if reason := self._changed(row, outputs, len(company), len(company) + len(after) + 1):
+            count = len(company)
+            after = count if 2 * count < self._max_joined else 0
+            if count not in without:
+                without[count] = self._outputs_of([*[other] * count, row.inputs, *[other] * after])
+            outputs = [without[count], self._outputs_of([*company, row.inputs, *company[:after]])]
+            if reason := self._changed(row, [each for each in outputs if each], count, count + after + 1):
                 return f"a row has a different output next to rows that share some of its values: {reason}"
         return ""
 
     def with_missing_values(self, seed: int) -> str:
-        """Compare a row in batches of two in which only the other row changes, and one of the two rows may have NaN.
+        """Compare a row between two other rows in batches in which only these change, and some rows may have NaN.
 
-        A model may drop rows with NaN, or fill the gaps with values of other rows.
+        A model may drop rows with NaN, or fill the gaps with values of other rows, such as the row before.
 
         Args:
             seed: Seed of the places of NaN.
@@ -303,16 +312,23 @@ class RowProbe:
         others = [other.inputs, with_nan(other.inputs, seed), only_nan(other.inputs)]
         finite = [other.inputs, scaled(other.inputs, _AMPLIFICATION)]
         for first, seconds in ((row.inputs, others), (gaps, finite)):
-            batches = [self._in_company(first, rows) for rows in seconds if rows is not None]
-            if reason := self._changed(replace(row, inputs=first), [batch for batch in batches if batch]):
-                return f"a row has a different output if only the other row changes, and one row has NaN: {reason}"
+            if reason := self._changed_by(replace(row, inputs=first), [rows for rows in seconds if rows is not None]):
+                return f"a row has a different output if only the other rows change, and one row has NaN: {reason}"
         return ""
 
-    def _changed(self, row: _Row, batches: Sequence[Arrays], index: int = 0, size: int = 2) -> str:
+    def _changed_by(self, row: _Row, others: Sequence[Arrays]) -> str:
+        """Return how a row changes with the rows before and after it, which are the same; empty if it does not."""
+        sides = ((1, 1),) if self._max_joined > 2 else ((0, 1), (1, 0))  # noqa: PLR2004 - three rows
+        for before, after in sides:
+            batches = (self._outputs_of([other] * before + [row.inputs] + [other] * after) for other in others)
+            if reason := self._changed(row, [batch for batch in batches if batch], before, before + 1 + after):
+                return reason
+        return ""
+
+    def _changed(self, row: _Row, batches: Sequence[Arrays], index: int, size: int) -> str:
         """Return how a row of batches of one size differs, at the magnitude of each value; empty if it does not."""
         if sizes := [len(array) for batch in batches for array in batch.values() if len(array) != size]:
-            batch_of = "two" if size == 2 else size  # noqa: PLR2004
-            return f"a batch of {batch_of} has {sizes[0]} output {'row' if sizes[0] == 1 else 'rows'}"
+            return f"a batch of {size} has {sizes[0]} output {'row' if sizes[0] == 1 else 'rows'}"
         for name, limit in self._limits.items():
             samples = [row.outputs[name], *(outputs[name] for outputs in self._alone.values())]
             versions = [batch[name][index : index + 1] for batch in batches]
@@ -320,11 +336,7 @@ class RowProbe:
                 return reason
         return ""
 
-    def _in_company(self, row: Arrays, other: Arrays) -> Tensors:
-        """Return the outputs of a row in a batch with another one; none if the model does not support it."""
-        return self._outputs_of([dict(row), dict(other)])
-
-    def _outputs_of(self, rows: list[Tensors]) -> Tensors:
+    def _outputs_of(self, rows: Sequence[Arrays]) -> Tensors:
         """Return the outputs of a batch; none if the model does not support it."""
         try:
             return self._model(_join(rows))
@@ -464,7 +476,7 @@ def _rows(inputs: Arrays, selection: slice) -> Tensors:
     return {name: np.ascontiguousarray(array[selection]) for name, array in inputs.items()}
 
 
-def _join(rows: list[Tensors]) -> Tensors:
+def _join(rows: Sequence[Arrays]) -> Tensors:
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -140,7 +140,7 @@ def test_rows_with_nan_alone_do_not_prevent_batches(
 def test_rows_that_are_dropped_only_for_zeros_are_found(as_source: AsSource, tmp_path: Path) -> None:
     """A row of zeros is padding for such a model."""
     report = measured(positive(as_source(Of(lambda x: x[x.abs().sum(1) > 0]))), tmp_path)
-    assert report.reason.endswith("a batch of two has 1 output row (PyTorch)")
+    assert report.reason.endswith("a batch of 3 has 1 output row (PyTorch)")
 
 
 def repeated(x: torch.Tensor) -> torch.Tensor:
@@ -234,6 +234,67 @@ def test_rows_that_affect_only_rows_with_some_equal_values_are_found(
     assert "next to rows that share some of its values" in report.reason
 
 
+class Change(nn.Module):
+    """Subtracts the amounts of earlier, or of later, payments of the same card at the same shop."""
+
+    def __init__(self, sign: int) -> None:
+        """Choose 1 for earlier payments, and -1 for later ones."""
+        super().__init__()
+        self.sign = sign
+
+    def forward(self, card: torch.Tensor, shop: torch.Tensor, hour: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
+        """Return the changes."""
+        is_same = (card[:, None] == card) & (shop[:, None] == shop)
+        is_before = is_same & (self.sign * (hour[:, None] - hour) > 0)
+        return amount - torch.where(is_before, amount, 0.0).sum(1)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("most", [2, 8])
+def test_rows_that_affect_only_later_rows_with_some_equal_values_are_found(
+    as_source: AsSource, tmp_path: Path, most: int, sign: int
+) -> None:
+    """Only one of two rows changes: that with the larger value of an input."""
+    inputs: dict[str, list[int | str]] = {name: ["batch"] for name in ("card", "shop", "hour", "amount")}
+    report = measured(as_source(Change(sign), inputs, batch={"max": most}), tmp_path)
+    assert "next to rows that share some of its values" in report.reason
+
+
+def running_maximum(x: torch.Tensor) -> torch.Tensor:
+    """Raise all values to eight decades below the largest value of this row and the rows before it."""
+    log = x.square().clamp(min=1e-10).log10()
+    return log.maximum(log.amax((1, 2)).cummax(0).values[:, None, None] - 8)
+
+
+def filled_forward(x: torch.Tensor) -> torch.Tensor:
+    """Replace NaN by the values of the row before."""
+    before = torch.cat([torch.zeros_like(x[:1]), x[:-1]])
+    return torch.where(x.isnan(), before, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [(running_maximum, "if only the other rows change"), (filled_forward, "and one row has NaN")],
+)
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("most", [2, 8])
+def test_rows_that_affect_only_the_rows_on_one_side_are_found(
+    as_source: AsSource,
+    tmp_path: Path,
+    function: Callable[[torch.Tensor], torch.Tensor],
+    words: str,
+    most: int,
+    *,
+    backward: bool,
+) -> None:
+    """The rows before or after a row change, whichever it depends on."""
+    module = Of(lambda x: function(x.flip(0)).flip(0) if backward else function(x))
+    source = as_source(module, {"x": ["batch", 3, 4]}, batch={"max": most})
+    rows = np.random.default_rng(0).uniform(0.2, 1.0, (12, 3, 4)).astype(np.float32)
+    examples = StoredExamples(({"x": rows},), "e.npz", source.signature.inputs)
+    assert words in measured(replace(source, examples=examples), tmp_path).reason
+
+
 @pytest.mark.parametrize("magnitude", [1e-7, 1e5])
 def test_mixed_rows_are_found_at_every_magnitude(as_source: AsSource, tmp_path: Path, magnitude: float) -> None:
     """An absolute tolerance of 1e-5 would accept any output of 1e-7."""
@@ -268,7 +329,7 @@ def test_rows_that_mix_in_large_batches_only_are_found(as_source: AsSource, tmp_
 
     def late(x: torch.Tensor) -> torch.Tensor:
         y = x * (factor if x.shape[1] < 8 else 1.0)
-        return y + (torch.arange(len(x)) >= 17)[:, None] * y[:1]
+        return torch.where((torch.arange(len(x)) >= 17)[:, None], y + y[:1], y)
 
     source = as_source(Of(late), {"x": ["batch", "time"]}, batch={"max": 24}, time={"min": 4, "max": 16, "example": 8})
     report = measured(source, tmp_path)
@@ -307,16 +368,16 @@ def test_forward_passes_are_reused(as_source: AsSource, tmp_path: Path) -> None:
     """The measurement adds few passes to those of the parity cases."""
     source = as_source(Of(lambda x: x * 2), batch={"max": 32})
     passes = passes_of(source, tmp_path)
-    assert len(passes) <= 69
-    assert sum(passes) <= 4 * 270
+    assert len(passes) <= 70
+    assert sum(passes) <= 4 * 300
 
 
 def test_large_batches_do_not_multiply_the_cost_of_large_inputs(as_source: AsSource, tmp_path: Path) -> None:
-    """All passes together compute seven times what the largest batch at the largest size does."""
+    """All passes together compute eight times what the largest batch at the largest size does."""
     side = {"min": 32, "max": 128, "example": 112}
     inputs: dict[str, list[int | str]] = {"image": ["batch", "height", "width"]}
     source = as_source(Image(), inputs, batch={"max": 16}, height=side, width=side)
-    assert sum(passes_of(source, tmp_path)) <= 7 * 16 * 128 * 128
+    assert sum(passes_of(source, tmp_path)) <= 8 * 16 * 128 * 128
 
 
 def passes_of(source: SourceModel, directory: Path) -> list[int]:
