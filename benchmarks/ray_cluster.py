@@ -311,8 +311,8 @@ def main() -> None:
     if not arguments.no_namespaces and INSIDE not in os.environ:
         sys.exit(in_namespace(sys.argv[1:]))
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), **token}
-    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # on a busy machine, a node needs more than the default of 30 s
+    slow_start = {"RAY_raylet_start_wait_time_s": "120"}  # a node on a busy machine needs more than 30 s
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), **token, **slow_start}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="repogen-bench-")))
         project = Project(_write_models(scratch / "project", arguments.models), arguments.jobs)

@@ -3,7 +3,8 @@
 For each model:
 
 1. Each new version is claimed. If another process has published the number since, nothing is written. Nor is it if an
-   earlier owner of the claim may only be suspended: the caller repeats the publish with the next number.
+   earlier owner of the claim may only be suspended: the caller repeats the publish with the next number. The signature
+   of an existing version needs no claim, which would mark the version as an interrupted upload.
 2. The files of the new versions are uploaded: the largest first, then config.pbtxt, and finally manifest.json; also the
    files that config.pbtxt names. The model's config.pbtxt names other versions, so none of this has an effect.
 3. The claims are renewed, which fails if another process took them over. Then the model's config.pbtxt is replaced, on
@@ -21,7 +22,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_FILE
 from repogen.errors import PublishError, RepogenError
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.stores.claim import Claim, claim_name
@@ -138,17 +139,24 @@ class _ModelCommit:
         """
         if self._config_key in self._removed and stored is not None:
             self._store.delete_if(self._config_key, stored.tag)
-        elif self._removed and not self._claims:
+        elif not self._claims:
             self._require_unchanged_config(stored)
 
     def _claim(self) -> None:
         versions = by_version(self._copy, self._added)
-        for version in sorted(version for version in versions if version is not None):
+        signed = {version for version, keys in versions.items() if self._is_signature(version, keys)}
+        for version in sorted(version for version in versions if version is not None and version not in signed):
             name = claim_name(self._model, version)
             claim = Claim(self._store, self._copy.key_of(self._copy.path / name))
             claim.acquire(lambda version=version: self._wait(version), may_skip=self._may_skip)  # type: ignore[misc]
             self._claims.append(claim)
             self._require_free(version, f"{self._version_key(version)}/", claim)
+
+    def _is_signature(self, version: int | None, keys: Iterable[str]) -> bool:
+        """Return whether objects are only the signature of a version that exists."""
+        prefix = self._version_key(version)
+        exists = f"{prefix}/{MANIFEST_FILE}" in self._copy.entries
+        return exists and all(key == f"{prefix}/{SIGNATURE_FILE}" for key in keys)
 
     def _require_free(self, version: int, prefix: str, claim: Claim) -> None:
         """Require that a claimed version has only the files that the working copy knows; remove those of a dead upload.

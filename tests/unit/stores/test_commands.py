@@ -10,11 +10,16 @@ from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import repogen
+from repogen.artifacts.attestation import SigningKey
 from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import location
+from repogen.stores import claim
+from repogen.stores.commit import _ModelCommit
 from repogen.stores.open import open_store
 from repogen.versions.view import graph_of
 from tests.support.published import contents
@@ -38,6 +43,14 @@ def publish(publisher: Publisher, url: str, weights: bytes, name: str = "m") -> 
     """Publish a version locally, and from there to a store; return its number there."""
     publisher.publish(name, weights)
     return repogen.publish(name, source=publisher.repository, target=url).versions[0].number
+
+
+def private_key(directory: Path) -> SigningKey:
+    """Write a key to sign with."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    formats = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (directory / "key.pem").write_bytes(key.private_bytes(*formats))
+    return SigningKey(directory / "key.pem")
 
 
 def keys(url: str) -> set[str]:
@@ -145,6 +158,50 @@ def test_several_models_and_a_breaking_change(publisher: Publisher, url: str) ->
     assert report.versions[0].number == 2
     assert [model.served for model in repogen.versions(repository=url).models] == [(2,), (1,)]
     assert repogen.verify(url).findings == ()
+
+
+@pytest.mark.parametrize("has_signature", [False, True])
+def test_interrupted_signature_of_a_version_that_is_not_served(
+    publisher: Publisher, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_signature: bool
+) -> None:
+    """A killed `sign` left a claim, so that the next publish took the version for an interrupted one and deleted it."""
+    publish(publisher, url, b"w1")
+    publish(publisher, url, b"w2")
+    repogen.rollback("m", repository=url)
+    key = private_key(tmp_path)
+    if has_signature:
+        repogen.sign("m", 2, key=key, repository=url)
+    before = keys(url)
+    monkeypatch.setattr(claim, "_has_ended", lambda _content: True)
+    with monkeypatch.context() as killed:
+        killed.setattr(_ModelCommit, "_upload", Mock(side_effect=KeyboardInterrupt))
+        killed.setattr(_ModelCommit, "_undo", Mock())
+        with pytest.raises(KeyboardInterrupt):
+            repogen.sign("m", 2, key=key, repository=url)
+    assert keys(url) == before
+    assert publish(publisher, url, b"w3") == 3
+    assert before < keys(url)
+    assert repogen.verify(url).findings == ()
+
+
+def test_version_that_is_pruned_is_not_signed(
+    publisher: Publisher, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of its files remains."""
+    publish(publisher, url, b"w1")
+    publish(publisher, url, b"w2")
+    key = private_key(tmp_path)
+    upload = _ModelCommit._upload  # noqa: SLF001 - between two requests of a command
+
+    def late(commit: _ModelCommit) -> None:
+        monkeypatch.setattr(_ModelCommit, "_upload", upload)
+        assert [version.version for version in repogen.prune("m", keep=1, repository=url).deleted] == [1]
+        upload(commit)
+
+    monkeypatch.setattr(_ModelCommit, "_upload", late)
+    with pytest.raises(PublishError, match="changed"):
+        repogen.sign("m", 1, key=key, repository=url)
+    assert not {key for key in keys(url) if key.startswith("m/1/")}
 
 
 def test_altered_object_is_reported(publisher: Publisher, url: str, tmp_path: Path) -> None:
