@@ -16,6 +16,7 @@ from tests.conformance.cases import (
     rows,
     set12a,
     set12b,
+    set13b,
     verdicts,
 )
 
@@ -34,6 +35,7 @@ GROUPS = (
     verdicts,
     set12a,
     set12b,
+    set13b,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
