@@ -226,11 +226,11 @@ class MatrixNms(nn.Module):
         decay = self.sigma * (covered[:, :, None].square() - overlap.square())
         lowered = F.logsigmoid(top) + decay.amin(1)
         certainty = (soft.sigmoid() * binary).sum(2) / areas.clamp(min=1)
-        scores, kept = (lowered + (certainty + 1e-6).log()).topk(self.after, dim=1)
+        scores, places = (lowered + (certainty + 1e-6).log()).topk(self.after, dim=1)
         return {
             "scores": scores,
-            "labels": labels.gather(1, kept),
-            "masks": self._at(binary, kept).bool().view(-1, self.after, height, width),
+            "classes": labels.gather(1, places),
+            "best_masks": self._at(binary, places).bool().view(-1, self.after, height, width),
         }
 
 
@@ -395,12 +395,12 @@ class PointerGenerator(nn.Module):
         self.cell = nn.GRUCell(2 * width, width)
         self.copy, self.out = nn.Linear(3 * width, 1), nn.Linear(2 * width, vocabulary)
 
-    def _known(self, ids: Tensor) -> Tensor:
+    def _within_vocabulary(self, ids: Tensor) -> Tensor:
         return torch.where(ids < self.vocabulary, ids, 1)
 
     def forward(self, source: Tensor, previous: Tensor, context: Tensor, state: Tensor, covered: Tensor) -> Any:
         batch = source.shape[0]
-        words, last = self.embedding(self._known(source)), self.embedding(self._known(previous))
+        words, last = self.embedding(self._within_vocabulary(source)), self.embedding(self._within_vocabulary(previous))
         new_state = self.cell(torch.cat([last, context], dim=1), state)
         energy = self.memory(words) + self.query(new_state)[:, None] + covered[..., None] * self.coverage
         energy = self.energy(torch.tanh(energy)).squeeze(2)
@@ -439,8 +439,12 @@ class ProposalBudget(nn.Module):
         boxes = torch.cat([centers - sizes / 2, centers + sizes / 2], dim=2).clamp(0, self.size)
         flat = logits.flatten()
         lowest = flat.topk(min(self.budget, flat.shape[0])).values[-1]
-        kept = (logits > 0) & (logits >= lowest)
-        return {"boxes": boxes * kept[..., None], "logits": logits.masked_fill(~kept, -1e4), "kept": kept.sum(1)}
+        chosen = (logits > 0) & (logits >= lowest)
+        return {
+            "boxes": boxes * chosen[..., None],
+            "scores": logits.masked_fill(~chosen, -1e4),
+            "number": chosen.sum(1),
+        }
 
 
 class RoisOfImages(nn.Module):
