@@ -18,7 +18,9 @@ from torch.onnx import symbolic_helper
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FIRST_OPSET = 9
+_FIRST_OPSET, _LAST_OPSET = 9, 20
+"""The opsets of which TorchScript's exporter has modules with translations."""
+
 _OF_SHAPES = (
     *("unsqueeze", "squeeze", "permute", "movedim", "slice", "flip", "repeat", "stack", "pad", "constant_pad_nd"),
     *("index", "index_select", "narrow", "pixel_shuffle", "pixel_unshuffle", "unflatten", "clamp"),
@@ -45,7 +47,7 @@ def quantized_symbolics(opset: int) -> dict[str, Callable[..., Any]]:
 
 def _translation(name: str, opset: int) -> Callable[..., Any] | None:
     """Return the newest translation of the exporter for an opset."""
-    for version in range(opset, _FIRST_OPSET - 1, -1):
+    for version in range(min(opset, _LAST_OPSET), _FIRST_OPSET - 1, -1):
         module = import_module(f"torch.onnx.symbolic_opset{version}")
         translation: Callable[..., Any] | None = getattr(module, name, None)
         if translation is not None:
