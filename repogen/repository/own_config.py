@@ -11,6 +11,7 @@ from repogen.errors import ConfigError
 from repogen.repository.filesystem import make_readable_and_sync
 from repogen.repository.layout import config_bytes
 from repogen.triton_config.rules.config_rules import config_findings
+from repogen.triton_config.rules.file_names import file_problems, model_file_problems
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.rules.graph import graph_findings
 from repogen.triton_config.text.parse import parse
@@ -29,7 +30,8 @@ class UnservableError(ValueError):
 def config_serving(version_dir: Path, manifest: Manifest, change: Callable[[str, int], str]) -> str:
     """Return a version's own config.pbtxt with a policy that serves the version alone.
 
-    The result is parsed. It must equal the original except for the policy, and pass the rules that a build applies.
+    The result is parsed. It must equal the original except for the policy, and pass the rules that a build applies. The
+    files that it names must be in the manifest; those that versions share must be named by their content.
 
     Args:
         version_dir: The version's directory; its name is the version's number.
@@ -56,8 +58,11 @@ def config_serving(version_dir: Path, manifest: Manifest, change: Callable[[str,
         message.ClearField("version_policy")
     if before != after or served_numbers != [version]:
         raise UnservableError("its version policy cannot be replaced")
-    if findings:
-        raise UnservableError("\n".join(f"{finding.code} {finding.message}" for finding in findings))
+    problems = [f"{finding.code} {finding.message}" for finding in findings]
+    problems += file_problems(after, {record.path: record.size for record in named_records(manifest.files)})
+    problems += model_file_problems(after, {record.path for record in manifest.files})
+    if problems:
+        raise UnservableError("\n".join(problems))
     return text
 
 

@@ -9,12 +9,12 @@ from google.protobuf import json_format, text_format
 
 from repogen.artifacts.file_names import MAX_CONFIG_TOKENS
 from repogen.errors import ConfigError
-from repogen.triton_config.rules.file_names import data_files, environments, leaves, library_filenames
+from repogen.triton_config.rules.file_names import file_problems
 from repogen.triton_config.sections.model import parameter_text
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
@@ -116,28 +116,10 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
             code="config.extra",
             where=where,
         )
-    if problem := next(file_problems(extra_config, ()), None):
+    if problem := next(file_problems(extra_config, {}), None):
         hint = "label_filename of an output, data_file of a state and data: golden of a warmup publish files"
         raise ConfigError(f"triton.extra: {problem}", hint, code="config.extra", where=where)
     message.MergeFrom(extra_config)
-
-
-def file_problems(config: Message, published: Collection[str]) -> Iterator[str]:
-    """Yield the file names in a config that a published version does not contain.
-
-    Args:
-        config: The config.
-        published: Names of the files that are published with it.
-    """
-    for file in data_files(config):
-        if file.name not in published:
-            yield f"{file.field} names {file.name!r}, which is not published with the model"
-    for file in environments(config):
-        if leaves(file.path):
-            yield f"{file.field} names {file.name!r}, which is outside the model's directory"
-    for field, name in library_filenames(config):
-        if "/" in name:
-            yield f"{field} is the path {name!r} on the server: write the library's name without a directory"
 
 
 def _texts(values: Mapping[str, bool | float | str]) -> dict[str, str]:

@@ -10,7 +10,6 @@ from repogen.artifacts.steps import EnsembleArtifact
 from repogen.artifacts.tensors import DTYPES
 from repogen.artifacts.versions import ModelConfig
 from repogen.errors import ConfigError
-from repogen.triton_config.render.config_sections import file_problems
 from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ONNXRUNTIME, ModelFacts
 from repogen.triton_config.render.named_files import with_files
@@ -25,7 +24,7 @@ from repogen.triton_config.render.template import (
 from repogen.triton_config.render.tensorrt import tensorrt_notes, with_tensorrt
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
-from repogen.triton_config.rules.file_names import model_filenames
+from repogen.triton_config.rules.file_names import file_problems, model_filenames
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.rules.graph import graph_findings
 from repogen.triton_config.rules.target import target_findings
@@ -179,7 +178,7 @@ def _check_equal(name: str, lines: Sequence[str], origin: str) -> None:
 def _check_files(name: str, config: Message, files: Sequence[NamedFile]) -> None:
     """Raise ConfigError if a config names a file that is not published with it, which a template override can add."""
     published_as = {"", MODEL_FILE, PYTHON_FILE}
-    problems = list(file_problems(config, {file.name for file in files}))
+    problems = list(file_problems(config, {file.name: len(file.content) for file in files}))
     problems += [
         f"{field} names {file!r}, but the model is published under {MODEL_FILE} or {PYTHON_FILE}"
         for field, file in model_filenames(config)

@@ -7,11 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import MODEL_FILE, PYTHON_FILE
+from repogen.artifacts.named_file import path_in_model
+from repogen.triton_config.rules.identity import is_ensemble
 from repogen.triton_config.text.source_map import entry_path
 from repogen.triton_config.text.view import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -125,6 +128,44 @@ def library_filenames(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """Yield field and name of each library of operators; the backend passes the name to the dynamic linker."""
     for index, name in enumerate(config.model_operations.op_library_filename):
         yield f"model_operations.op_library_filename[{index}]", name
+
+
+def file_problems(config: ModelConfig, published: Mapping[str, int]) -> Iterator[str]:
+    """Yield the file names in a config that a published version does not contain.
+
+    Args:
+        config: The config.
+        published: Sizes of the files that are published with it and named by their content, by name.
+    """
+    for file in data_files(config):
+        if file.name not in published or file.path != path_in_model(file.name):
+            yield f"{file.field} names {file.name!r}, which is not published with the model"
+        elif published[file.name] < file.size:
+            size = published[file.name]
+            yield f"{file.field} names {file.name!r}, which has {size} bytes; its dims and data type need {file.size}"
+    for file in environments(config):
+        if leaves(file.path):
+            yield f"{file.field} names {file.name!r}, which is outside the model's directory"
+    for field, name in library_filenames(config):
+        if "/" in name:
+            yield f"{field} is the path {name!r} on the server: write the library's name without a directory"
+
+
+def model_file_problems(config: ModelConfig, files: Collection[str]) -> Iterator[str]:
+    """Yield the model files that a config needs and a version that repogen built does not contain.
+
+    Args:
+        config: The version's config.
+        files: Paths of the version's files.
+    """
+    if is_ensemble(config):
+        return
+    main = PYTHON_FILE if config.backend == "python" else MODEL_FILE
+    if main not in files:
+        yield f"backend {config.backend or config.platform!r} needs {main}, which is not published with the model"
+    for field, name in model_filenames(config):
+        if name != main:
+            yield f"{field} names {name!r}, and the model's file is {main}"
 
 
 def _bytes(data_type: int, dims: Sequence[int]) -> int:

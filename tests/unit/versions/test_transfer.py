@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import repogen
 from repogen.artifacts.built_model import FileRecord
+from repogen.artifacts.named_file import label_file
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
@@ -127,6 +128,20 @@ def _config(version: Path, text: str) -> None:
     _replace_manifest(version, files=(*others, record))
 
 
+def _names(version: Path, output: str) -> None:
+    """Name a file in the output of config.pbtxt."""
+    _config(version, (version / "config.pbtxt").read_text().replace('name: "y"', output))
+
+
+def _listed_labels(version: Path) -> str:
+    """Add class names that have the name of their content, and return the name."""
+    file = label_file(("a", "b"))
+    (version / file.name).write_bytes(file.content)
+    record = FileRecord(file.name, sha256_bytes(file.content), len(file.content))
+    _replace_manifest(version, files=(*read_manifest(version).files, record))
+    return file.name
+
+
 SPOILS: list[tuple[str, Callable[[Path], object], str]] = [
     ("other bytes", lambda version: (version / "model.onnx").write_bytes(b"x"), "publish.altered-source"),
     ("more bytes", lambda version: (version / "model.onnx").write_bytes(bytes(100)), "publish.altered-source"),
@@ -142,6 +157,26 @@ SPOILS: list[tuple[str, Callable[[Path], object], str]] = [
     ("listed twice", lambda version: _list_file(version, "model.onnx"), "publish.altered-source"),
     ("class names of another version", _label_file, "publish.unverified"),
     ("other config", lambda version: _config(version, 'name: "m" max_batch_size: -3'), "publish.unservable"),
+    (
+        "class names that do not exist",
+        lambda version: _names(version, 'name: "y" label_filename: "missing.txt"'),
+        "publish.unservable",
+    ),
+    (
+        "class names in another directory",
+        lambda version: _names(version, f'name: "y" label_filename: "2/{_listed_labels(version)}"'),
+        "publish.unservable",
+    ),
+    (
+        "class names that are not named by their content",
+        lambda version: _names(version, 'name: "y" label_filename: "config.pbtxt"'),
+        "publish.unservable",
+    ),
+    (
+        "Python without code",
+        lambda version: _config(version, (version / "config.pbtxt").read_text().replace('"onnxruntime"', '"python"')),
+        "publish.unservable",
+    ),
     (
         "another backend",
         lambda version: _config(

@@ -278,6 +278,28 @@ def damage_artifacts(registry: SimulatedRegistry, entry: RegistryEntry, what: st
         registry.extra_entries = {entry.name: what}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('name: "y"', 'name: "y" label_filename: "missing.txt"', "output[0].label_filename names 'missing.txt'"),
+        ('name: "y"', 'name: "y" label_filename: "/etc/passwd"', "output[0].label_filename names '/etc/passwd'"),
+        ('"onnxruntime"', '"python"', "backend 'python' needs model.py"),
+    ],
+)
+def test_config_that_names_other_files_is_rejected(
+    registry: SimulatedRegistry, tmp_path: Path, repository: Path, old: str, new: str, problem: str
+) -> None:
+    """Files that a config names must be in the version; the served version stays."""
+    registry.register(version_of_bytes(tmp_path / "1"), "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    registry.register(version_of_bytes(tmp_path / "2", template=CONFIG.replace(old, new)), "champion")
+    before = contents(repository / "m")
+    (row,) = sync(registry, repository, CHAMPION, Silent()).versions
+    assert row.error is not None
+    assert (row.error.code, problem in row.error.message) == ("sync.config", True)
+    assert contents(repository / "m") == before
+
+
 def test_invalid_config_is_rejected(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
     """A config that violates the rules fails with exit code 7 even if its digest matches."""
     register("m", b"1", "champion", policy="latest { num_versions: 1 } }\nwarmup {")
