@@ -47,7 +47,7 @@ from repogen.serving import wheels
 from repogen.serving.interpreter import SUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from email.message import Message
     from pathlib import Path
 
@@ -63,6 +63,8 @@ _MAX_REQUIREMENTS = 5000
 """Of one wheel; those with most extras have hundreds."""
 _MAX_EXTRAS = 200
 """Of one package that others require: the requirements of the package are evaluated for each."""
+_MAX_FILES = 60_000
+"""Of all packed packages: the manifest lists each of them, and may have 16 MiB."""
 _MAX_EVALUATED = 20_000
 """Requirements of all packages, counted once for each extra; an evaluation takes up to 0.3 ms."""
 # The code is verified on the embedded Triton, whose Python backend needs NumPy 1.
@@ -125,6 +127,7 @@ class _Wheel(NamedTuple):
         version: Its version.
         sha256: Hex digest of the file.
         requires: Its ``Requires-Dist``.
+        files: Number of files that are unpacked.
     """
 
     path: Path
@@ -132,6 +135,7 @@ class _Wheel(NamedTuple):
     version: str
     sha256: str
     requires: tuple[Requirement, ...]
+    files: int
 
 
 def pythons_to_pack(pack_for: Sequence[str], target: Target) -> tuple[str, ...]:
@@ -159,7 +163,7 @@ def pack(requirements: Sequence[str], pythons: Sequence[str], directory: Path) -
         directory: Directory for the result; replaced if it exists.
 
     Raises:
-        SourceError: pip cannot find wheels that fit together, or a wheel is damaged.
+        SourceError: pip cannot find wheels that fit together, a wheel is damaged, or they contain too many files.
         ServerError: There is no pip.
     """
     shutil.rmtree(directory, ignore_errors=True)
@@ -167,6 +171,7 @@ def pack(requirements: Sequence[str], pythons: Sequence[str], directory: Path) -
     packages = result / PACKAGES_DIRECTORY
     packages.mkdir(parents=True)
     resolved = {python: _resolve(requirements, python, downloads / _tag(python)) for python in pythons}
+    _require_few_files(resolved.values())
     common = set.intersection(*({wheel.sha256 for wheel in selected} for selected in resolved.values()))
     for python, selected in resolved.items():
         lines = (f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in selected)
@@ -178,6 +183,19 @@ def pack(requirements: Sequence[str], pythons: Sequence[str], directory: Path) -
     files = (folder / name for folder, _, names in walk(result) for name in names)
     names = {f"{wheel.name}=={wheel.version}" for selected in resolved.values() for wheel in selected}
     return PackedPackages(result, tuple(pythons), tuple(sorted(names)), sum(path.stat().st_size for path in files))
+
+
+def _require_few_files(resolved: Iterable[Sequence[_Wheel]]) -> None:
+    """Require that a manifest can list the files of all wheels.
+
+    Raises:
+        SourceError: There are too many.
+    """
+    counts = {wheel.sha256: (wheel.files, wheel.path.name) for selected in resolved for wheel in selected}
+    total = sum(files for files, _ in counts.values())
+    if total > _MAX_FILES:
+        most, name = max(counts.values())
+        raise _error(f"the packages have {total:,} files, {name} alone {most:,}; the limit is {_MAX_FILES:,}")
 
 
 def _tag(python: str) -> str:
@@ -238,6 +256,7 @@ def _read_wheel(path: Path) -> _Wheel:
         name, version, _, _ = parse_wheel_filename(path.name)
         with open_archive(path) as archive:
             member = _metadata_member(path, archive.names)
+            files = sum(not name.endswith("/") and _path_in_site(name) is not None for name in archive.names)
             metadata = HeaderParser().parsestr(archive.read(member, MAX_METADATA_BYTES).decode(errors="replace"))
         _require_name(metadata, name, version)
         requires = _requires(metadata)
@@ -245,7 +264,7 @@ def _read_wheel(path: Path) -> _Wheel:
         raise _error(f"{path.name} is not a valid wheel: it {error}") from error
     except (ValueError, RecursionError) as error:  # of a name, a version or a requirement
         raise _error(f"{path.name} is not a valid wheel: {error}") from error
-    return _Wheel(path, name, str(version), sha256_file(path), requires)
+    return _Wheel(path, name, str(version), sha256_file(path), requires, files)
 
 
 def _metadata_member(wheel: Path, names: Sequence[str]) -> str:

@@ -23,8 +23,9 @@ from repogen.artifacts.file_names import (
 from repogen.artifacts.named_file import is_named_by, named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, MAX_RANK, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
-from repogen.errors import error_from_record
+from repogen.errors import PublishError, error_from_record
 from repogen.files import raise_if_exhausted
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, require_few_values
 from repogen.files.work_limit import shared
 from repogen.repository.decode import (
     INT64_MAX,
@@ -127,8 +128,12 @@ _DOCUMENT = TypeAdapter(_Document)
 
 
 def manifest_to_json(manifest: Manifest) -> str:
-    """Return ``manifest`` as JSON; equal manifests give equal text."""
-    return encode(
+    """Return ``manifest`` as JSON; equal manifests give equal text.
+
+    Raises:
+        PublishError: ``read_manifest`` would reject the text: the version has too many files.
+    """
+    text = encode(
         _Document(
             schema=SCHEMA,
             model=manifest.model,
@@ -139,6 +144,23 @@ def manifest_to_json(manifest: Manifest) -> str:
             provenance=_Provenance(**asdict(manifest.provenance)),
         )
     )
+    if problem := _unreadable(text):
+        raise PublishError(
+            f"{manifest.model}: the manifest of a version with {len(manifest.files):,} files {problem}",
+            "publish fewer files with the model, for example fewer packages",
+            code="stage.manifest-size",
+        )
+    return text
+
+
+def _unreadable(text: str) -> str:
+    """Return why a reader would reject the size of a text; empty if it would not."""
+    try:
+        require_few_values(text)
+    except ContentError as error:
+        return str(error)
+    size = len(text.encode())
+    return f"has {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}" if size > MAX_TEXT_BYTES else ""
 
 
 def manifest_from_json(text: str, where: str = MANIFEST_FILE) -> Manifest:

@@ -208,6 +208,17 @@ def test_wheel_that_expands(index: Path, tmp_path: Path, monkeypatch: pytest.Mon
         pack(("repogen-large==1.0",), (CURRENT,), tmp_path / "packed")
 
 
+@pytest.mark.usefixtures("index")
+def test_packages_with_very_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest could not list them; nothing is unpacked."""
+    pack(("repogen-old==1.0",), (CURRENT,), tmp_path / "packed")
+    monkeypatch.setattr(packages, "_MAX_FILES", 3)
+    with pytest.raises(SourceError, match=r"4 files, repogen_old-1.0-\S+ alone 4; the limit is 3") as caught:
+        pack(("repogen-old==1.0",), (CURRENT,), tmp_path / "packed")
+    assert caught.value.code == "source.pack"
+    assert tree(tmp_path / "packed" / "result") == {}
+
+
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), (f"a{'b' * 300}",)])
 def test_members_that_cannot_be_files(tmp_path: Path, names: tuple[str, ...]) -> None:
     """A member below another one, or with a name that is too long, is damage and not a failure of the disk."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from repogen.artifacts.built_model import FileRecord, Golden, GoldenCase, GoldenTensor, Lossy, Quality
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
-from repogen.errors import RepogenError
+from repogen.errors import PublishError, RepogenError
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.golden import golden_from_json, golden_to_json, read_golden
 from repogen.repository.manifest import damaged_files, manifest_from_json, manifest_to_json, read_manifest
@@ -60,6 +60,15 @@ MANIFEST = Manifest(
 GOLDEN = Golden(
     (GoldenCase("batch=2", 2, (GoldenTensor("x", "0.x"),), (GoldenTensor("ÿ/1", "0.y"),)),), {"ÿ/1": (1e-3, 1e-5)}
 )
+
+
+@pytest.mark.parametrize(("path", "number", "problem"), [("f" * 200, 50_000, "bytes"), (",[" * 90, 12_000, "values")])
+def test_manifest_that_could_not_be_read(path: str, number: int, problem: str) -> None:
+    """A manifest that a reader rejects is not written."""
+    files = (FILE, *(FileRecord(f"{path}{index}", "0" * 64, 1) for index in range(number)))
+    with pytest.raises(PublishError, match=rf"files has .* {problem}") as caught:
+        manifest_to_json(replace(MANIFEST, files=files))
+    assert caught.value.code == "stage.manifest-size"
 
 
 @given(MANIFESTS)
