@@ -17,6 +17,7 @@ from tests.conformance.cases import (
     set12a,
     set12b,
     set13a,
+    set13b,
     set14a,
     verdicts,
 )
@@ -37,6 +38,7 @@ GROUPS = (
     set12a,
     set12b,
     set13a,
+    set13b,
     set14a,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
