@@ -18,6 +18,7 @@ from tests.conformance.cases import (
     set12b,
     set13a,
     set13b,
+    set14a,
     verdicts,
 )
 
@@ -38,6 +39,7 @@ GROUPS = (
     set12b,
     set13a,
     set13b,
+    set14a,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
