@@ -17,6 +17,7 @@ from tests.conformance.cases import (
     set12a,
     set12b,
     set13a,
+    set14b,
     verdicts,
 )
 
@@ -36,6 +37,7 @@ GROUPS = (
     set12a,
     set12b,
     set13a,
+    set14b,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
