@@ -7,6 +7,7 @@ import builtins
 import inspect
 import math
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +41,12 @@ def exportable_python(module: nn.Module) -> Iterator[None]:
       dynamic, unless a file uses the type otherwise, such as in ``isinstance``.
     - So do functions of ``math``, such as ``math.log(x.shape[0])``; except for ``math.sqrt``, they become tensors.
     - ``divmod(x.shape[0], 2)`` becomes a quotient and a remainder, and ``round`` accepts the sizes of a trace.
+    - ``min(100, x.shape[0])`` becomes an operator; comparing the numbers would keep the branch of the example's size.
     - ``torch.as_tensor`` of a list with sizes becomes ``torch.tensor``, which stays dynamic.
     - The schemas of ``torch.linspace``, ``torch.istft`` and windows such as ``torch.hann_window`` have no dynamic
       number of values: they become ranges and other operators.
     - ``torch.distributions`` branches on values to check its arguments. The checks are turned off.
+    - Dynamo's exporter fails for a ``clamp`` between an integer and a float, which becomes one between floats.
     """
     checks = Distribution._validate_args  # noqa: SLF001 - set_default_validate_args has no counterpart that reads it
     with ExitStack() as changed:
@@ -55,6 +58,10 @@ def exportable_python(module: nn.Module) -> Iterator[None]:
         for name, replacement in _dynamic_functions().items():
             changed.callback(setattr, torch, name, getattr(torch, name))
             setattr(torch, name, replacement)
+        for name in ("clamp", "clip", "clamp_", "clip_"):
+            for owner in (torch, Tensor):
+                changed.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, _with_like_bounds(getattr(owner, name)))
         for values in _globals(module):
             for name, function in _FUNCTIONS.items():
                 if name not in values and (not isinstance(vars(builtins)[name], type) or _only_calls(values, name)):
@@ -286,7 +293,49 @@ def _rounded(number: Any, digits: int | None = None) -> Any:  # noqa: ANN401 - a
     return torch.round(number).long() if is_traced else round(number, digits)
 
 
+def _extreme(original: Callable[..., Any], of_traced: Callable[..., Any], of_symbols: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Return ``min`` or ``max`` that keeps sizes dynamic.
+
+    Args:
+        original: The function of Python.
+        of_traced: The same for two integer tensors, which sizes are in a trace.
+        of_symbols: The same for two numbers of torch.export.
+    """
+
+    def dynamic(*values: Any, **options: Any) -> Any:  # noqa: ANN401
+        items = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple, torch.Size)) else values
+        if options or len(items) < 2:  # noqa: PLR2004
+            return original(*values, **options)
+        if all(isinstance(item, int) or _is_traced_size(item) for item in items) and any(map(_is_traced_size, items)):
+            return reduce(of_traced, (torch.as_tensor(item) for item in items))
+        if any(isinstance(item, (torch.SymInt, torch.SymFloat)) for item in items):
+            is_number = all(isinstance(item, (int, float, torch.SymInt, torch.SymFloat)) for item in items)
+            return reduce(of_symbols, items) if is_number else original(*values)
+        return original(*values)
+
+    return dynamic
+
+
+def _is_traced_size(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dtype == torch.int64 and not value.ndim and torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call] # as torch declares it
+
+
+def _with_like_bounds(clamp: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a function that clamps between two floats if it is called with an integer and a float."""
+
+    def dynamic(x: Tensor, *args: Any, **options: Any) -> Tensor:  # noqa: ANN401
+        bounds = [*args[:2], *(options.get(name) for name in ("min", "max"))]
+        if any(type(bound) is float for bound in bounds) and any(type(bound) is int for bound in bounds):
+            args = tuple(float(value) if type(value) is int else value for value in args)
+            options = {name: float(value) if type(value) is int else value for name, value in options.items()}
+        return clamp(x, *args, **options)
+
+    return dynamic
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": _extreme(min, torch.minimum, torch.sym_min),
+    "max": _extreme(max, torch.maximum, torch.sym_max),
     "len": _size,
     "int": torch.sym_int,
     "float": _float,

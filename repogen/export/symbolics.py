@@ -32,6 +32,7 @@ from repogen.export.logarithms import (
     softplus,
 )
 from repogen.export.powers import integer_power
+from repogen.export.quantized import quantized_symbolics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +80,8 @@ def register_symbolics(opset: int) -> None:
     }
     for name, symbolic in {**symbolics, "rnn_relu_cell": _relu_cell}.items():
         register_custom_op_symbolic(f"aten::{name}", symbolic, opset)
+    for name, symbolic in quantized_symbolics(opset).items():
+        register_custom_op_symbolic(name, symbolic, opset)
 
 
 def _contains(g: Any, values: Any, element: Any) -> Any:  # noqa: ANN401 - the exporter's graph is not typed

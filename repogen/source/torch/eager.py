@@ -86,11 +86,12 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
     """
     inputs = _with_rounded_examples(inputs)
     names = tuple(spec.name for spec in inputs.specs)
-    sample = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, model.parity.seed)
-    tensors = _tensors(inputs.specs, sample)
-    other_sample = inputs.examples({name: dim.other for name, dim in inputs.dims.items()}, model.parity.seed + 1)
-    other_tensors = _tensors(inputs.specs, other_sample)
-    observed = probe(FlatModule(module, inputs.call), tensors, other_tensors, root, model.parity.seed)
+    sizes = {name: dim.example for name, dim in inputs.dims.items()}
+    tensors = _tensors(inputs.specs, inputs.examples(sizes, model.parity.seed))
+    alike = _tensors(inputs.specs, inputs.examples(sizes, model.parity.seed + 1))
+    other_sizes = {name: dim.other for name, dim in inputs.dims.items()}
+    others = _tensors(inputs.specs, inputs.examples(other_sizes, model.parity.seed + 1))
+    observed = probe(FlatModule(module, inputs.call), tensors, others, alike, root, model.parity.seed)
     candidates, left_out = tensors_among(observed.leaves, model.output_names)
     select, output_names = choose_outputs(candidates, model.output_names)
     check_tensor_names(names, output_names)

@@ -26,6 +26,7 @@ _MODE_DEPENDENT = ("Dropout", "BatchNorm", "InstanceNorm")
 # Their scales depend on the values of a whole batch; the exporter translates static quantization only.
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 _DYNAMICALLY_QUANTIZED = tuple(f"{name}.dynamic" for name in _QUANTIZED)
+_PACKED_TABLES = tuple(f"{name}.modules.embedding_ops" for name in _QUANTIZED)
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -167,11 +168,13 @@ def _check_has_values(module: torch.nn.Module) -> None:
 
 def _check_not_quantized(module: torch.nn.Module) -> None:
     for name, child in module.named_modules():
-        if type(child).__module__.startswith(_DYNAMICALLY_QUANTIZED):
+        kind = type(child).__module__
+        if kind.startswith((*_DYNAMICALLY_QUANTIZED, *_PACKED_TABLES)):
             subject = f"module {name!r}" if name else "the model"
+            how = "quantized dynamically" if kind.startswith(_DYNAMICALLY_QUANTIZED) else "a quantized embedding"
             raise SourceError(
-                f"{subject} is quantized dynamically ({type(child).__module__}.{type(child).__name__}), "
-                "and the exporters do not support its packed weights",
+                f"{subject} is {how} ({kind}.{type(child).__name__}), and the exporters do not support its packed "
+                "weights",
                 "export the float model, and quantize the ONNX file: onnxruntime.quantization.quantize_dynamic",
                 code="source.quantized",
             )

@@ -20,7 +20,7 @@ from repogen.source.torch.state import PHASES, Caches, Snapshot, caches, changes
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from repogen.source.torch.flat import FlatModule
@@ -30,6 +30,9 @@ _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
 _ROUNDS_TO_8_BITS = ("fake_quantize", "quantized_decomposed::")
 _RTOL, _ATOL = 1e-3, 1e-4
+_MAX_ALONE = 8
+"""How many inputs are changed alone, each in calls of its own."""
+
 _FACTORS = (10.0, -10.0)
 """Factors of inputs that reach rare changes of the state, such as a maximum over all calls."""
 
@@ -130,6 +133,7 @@ def probe(
     flat: FlatModule,
     tensors: Mapping[str, torch.Tensor],
     others: Mapping[str, torch.Tensor],
+    alike: Mapping[str, torch.Tensor],
     root: Path,
     seed: int,
 ) -> Observed:
@@ -139,6 +143,7 @@ def probe(
         flat: The module.
         tensors: Example inputs by name, in order.
         others: Example inputs of other sizes and values.
+        alike: Example inputs of the same sizes as ``tensors``, and of other values.
         root: Directory of the spec, for locations in messages.
         seed: Seed of the first run; later runs use other seeds.
 
@@ -156,7 +161,7 @@ def probe(
         second = _run(flat, tensors, root, seed + 1)
     twice = Snapshot(flat.module, root)
     _check_no_writes(changes(initial, twice), changes(once, twice))
-    harness = _ReplayHarness(flat, tensors, others, root, seed, first)
+    harness = _ReplayHarness(flat, tensors, root, seed, first)
     if random.operators and harness.depends_on_random_numbers():
         raise _random_error(random, flat.module)
     _check_no_call_state(harness, once, twice)
@@ -170,7 +175,9 @@ def probe(
             "outside of Python objects",
             code="parity.non-deterministic",
         )
-    other = _check_no_early_state(harness, initial, once)
+    other = _check_no_early_state(harness, others, initial, once)
+    for inputs in _alike_inputs(tensors, alike, each_alone=bool(changes(initial, once))):
+        _check_no_early_state(harness, inputs, initial, once, may_be_first_call=False)
     once.restore()
     return Observed(first, attention.attention, random.precision, random.complex, caches(initial, once, other))
 
@@ -210,7 +217,6 @@ class _ReplayHarness:
     Attributes:
         flat: The module.
         tensors: The inputs of the first run.
-        others: Other inputs.
         root: Directory of the spec.
         seed: The seed of the first run.
         first: The result of the first run.
@@ -218,7 +224,6 @@ class _ReplayHarness:
 
     flat: FlatModule
     tensors: Mapping[str, torch.Tensor]
-    others: Mapping[str, torch.Tensor]
     root: Path
     seed: int
     first: list[tuple[str, object]]
@@ -230,12 +235,15 @@ class _ReplayHarness:
         except SourceError:
             return False
 
-    def run_others(self) -> bool:
-        """Run the module on the other inputs, and on the same rescaled; return whether any of them succeeded."""
-        floating = any(tensor.is_floating_point() for tensor in self.others.values())
+    def run_others(self, others: Mapping[str, torch.Tensor]) -> bool:
+        """Run the module on other inputs, and on the same rescaled; return whether any of them succeeded.
+
+        Inputs of the first run among them are not rescaled.
+        """
+        changed = {name for name, t in others.items() if t.is_floating_point() and t is not self.tensors[name]}
         succeeded = False
-        for factor in (1.0, *(_FACTORS if floating else ())):
-            inputs = {name: t * factor if t.is_floating_point() else t for name, t in self.others.items()}
+        for factor in (1.0, *(_FACTORS if changed else ())):
+            inputs = {name: t * factor if name in changed else t for name, t in others.items()}
             try:
                 _run(self.flat, inputs, self.root, self.seed)
             except SourceError:
@@ -318,7 +326,31 @@ def _check_no_first_call_state(harness: _ReplayHarness, initial: Snapshot, once:
         )
 
 
-def _check_no_early_state(harness: _ReplayHarness, initial: Snapshot, once: Snapshot) -> Snapshot:
+def _alike_inputs(
+    tensors: Mapping[str, torch.Tensor], alike: Mapping[str, torch.Tensor], *, each_alone: bool
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield inputs of the same sizes as the first ones, with other values of all inputs, and of each one alone.
+
+    A forward may keep a result as long as the size of its inputs, or one of its inputs, stays the same.
+    """
+    other_values = {  # files have the same values for every seed
+        name: alike[name].flip(0) if tensor.ndim and torch.equal(tensor, alike[name]) else alike[name]
+        for name, tensor in tensors.items()
+    }
+    yield other_values
+    if each_alone and len(tensors) > 1:
+        for name in list(tensors)[:_MAX_ALONE]:
+            yield {**tensors, name: other_values[name]}
+
+
+def _check_no_early_state(
+    harness: _ReplayHarness,
+    others: Mapping[str, torch.Tensor],
+    initial: Snapshot,
+    once: Snapshot,
+    *,
+    may_be_first_call: bool = True,
+) -> Snapshot:
     """Reject values that some calls set if later outputs depend on the inputs of these calls.
 
     A call may overwrite a part of a cache, and read another part of it only at other positions. A tensor with values of
@@ -328,17 +360,18 @@ def _check_no_early_state(harness: _ReplayHarness, initial: Snapshot, once: Snap
         The snapshot after calls on other inputs, or ``once`` if there were none.
     """
     initial.restore()
-    succeeded, after = harness.run_others(), harness.snapshot()
+    succeeded, after = harness.run_others(others), harness.snapshot()
     updated = changes(initial, after)
     _check_parameters(updated)
     if not succeeded:
         return once
     if harness.same_result():
         updated = [place for place in changes(once, after) if place.is_array]
+        after.restore()  # the call above may have replaced a key, which would then not match the values
         disturb(updated)
         if not updated or harness.same_result():
             return after
-    elif (initialized := changes(initial, once)) and not changes(after, harness.snapshot()):
+    elif may_be_first_call and (initialized := changes(initial, once)) and not changes(after, harness.snapshot()):
         raise SourceError(
             f"the first call sets {_subject(initialized)} from its inputs, and later outputs depend on it",
             "set it in __init__, or load it; the first call of repogen uses example inputs, not your data",

@@ -17,6 +17,7 @@ from tests.conformance.cases import (
     set12a,
     set12b,
     set13a,
+    set13b,
     set14b,
     verdicts,
 )
@@ -37,6 +38,7 @@ GROUPS = (
     set12a,
     set12b,
     set13a,
+    set13b,
     set14b,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)

@@ -185,9 +185,19 @@ def test_int_is_replaced_only_where_it_is_called(code: str, *, expected: bool, t
     assert _only_calls({"__file__": str(path)}, "int") is expected
 
 
+class Best(nn.Module):
+    """Sums the largest values of each column between an integer and a float, at most five of them."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return one row; the number of values does not change its size."""
+        number = min(5, x.shape[0]) + max(x.shape[0] * 3, 12) - min((x.shape[0] * 3, 12)) + max([2, 1])
+        largest = x.topk(min(5, x.shape[0]), dim=0).values.clamp(-1, 1.5) + x.clip(max=2.5, min=0).mean()
+        return largest.sum(0, keepdim=True) + number * min(1.0, 0.5)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dynamo", [True, False])
-@pytest.mark.parametrize("kind", [Points, Density])
+@pytest.mark.parametrize("kind", [Points, Density, Best])
 def test_python_code_is_exported(kind: Any, *, dynamo: bool) -> None:
     """The graph agrees at another size, and nothing remains changed."""
     model = kind().eval()
@@ -200,7 +210,7 @@ def test_python_code_is_exported(kind: Any, *, dynamo: bool) -> None:
         )  # fmt: skip
     if dynamo:
         program.save(content)
-    assert "len" not in globals()
+    assert not {"len", "min"} & globals().keys()
     assert torch.distributions.Normal(0.0, 1.0)._validate_args  # noqa: SLF001
     x = torch.randn(7, 3)
     session = onnxruntime.InferenceSession(content.getvalue(), providers=["CPUExecutionProvider"])

@@ -85,6 +85,18 @@ def test_quantized_module_is_rejected() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_quantized_embedding_is_rejected(kind: Any) -> None:
+    """Its table is packed as well, and has the precision that the owner chose for it alone."""
+    ao: Any = torch.ao.quantization
+    model = nn.Sequential(kind(20, 4)).eval()
+    model[0].qconfig = ao.float_qparams_weight_only_qconfig
+    with pytest.raises(SourceError, match=r"^module '0' is a quantized embedding \(torch\.ao\.nn\.quantized") as caught:
+        prepare(ao.convert(ao.prepare(model)), None)
+    assert caught.value.code == "source.quantized"
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_module_with_fixed_scales_is_accepted() -> None:
     """TorchScript's exporter translates what FX quantized statically."""
     from torch.ao.quantization import get_default_qconfig_mapping  # noqa: PLC0415 - deprecated, and only needed here

@@ -177,6 +177,58 @@ def test_state_that_affects_outputs_is_rejected(load: Load, line: str, message: 
     assert message in caught.value.message
 
 
+EMBEDDED = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept, self.key = {{}}, None
+        def forward(self, image, click, number):
+            {line}
+            return kept + click + number
+    def build():
+        return Net().eval()
+"""
+
+
+@pytest.mark.parametrize("click", [{}, {"fill": "ones"}])
+@pytest.mark.parametrize("key", ["image.shape", "tuple(click.flatten().tolist())", "number.sum().item()"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kept = self.kept.setdefault({key}, image * 2)",
+        "self.kept, self.key = (self.kept, self.key) if self.key == {key} else (image * 2, {key}); kept = self.kept",
+    ],
+)
+def test_result_that_is_kept_for_part_of_the_inputs_is_rejected(load: Load, line: str, key: str, click: Any) -> None:
+    """Other values of the same sizes, or with one input in common, get the result of an earlier call."""
+    inputs = {
+        "image": {"dtype": "float32", "shape": ["batch", 4]},
+        "click": {"dtype": "float32", "shape": ["batch", 4], **click},
+        "number": {"dtype": "int64", "shape": ["batch", 1], "range": [0, 9]},
+    }
+    with pytest.raises(SourceError, match="model's kept") as caught:
+        load(EMBEDDED.format(line=line.format(key=key)), inputs=inputs)
+    assert (caught.value.code, "for some inputs" in caught.value.message) == ("source.stateful", True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kept = self.kept.setdefault(image.shape, torch.arange(len(image))[:, None])",
+        "kept = self.kept.setdefault(tuple(image.flatten().tolist()), image * 2)",
+        "kept = self.kept if self.key == image.tolist() else image * 2; self.kept, self.key = kept, image.tolist()",
+    ],
+)
+def test_result_that_is_kept_for_all_that_it_depends_on_is_allowed(load: Load, line: str) -> None:
+    """A table for a size, or the embedding of an image for the same image."""
+    inputs = {
+        "image": {"dtype": "float32", "shape": ["batch", 4]},
+        "click": {"dtype": "float32", "shape": ["batch", 4]},
+        "number": {"dtype": "int64", "shape": ["batch", 1], "range": [0, 9]},
+    }
+    load(EMBEDDED.format(line=line), inputs=inputs)
+
+
 @pytest.mark.parametrize(
     "line",
     [
