@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -14,6 +13,8 @@ from repogen.files import is_foreign_in_public
 from repogen.spec.tracking import URI_EXAMPLES, malformed_uri
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from repogen.spec.models import Spec
 
 MODEL_ALIAS = re.compile(r"models:/(?P<name>[^@]+)@(?P<alias>[^@/]+)")
@@ -105,8 +106,8 @@ def _require_own_database(uri: str, base: Path) -> None:
     path = sqlite_file(uri)
     if path is None or path.startswith("/"):
         return
-    names = *(f"{path}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")), Path(path).parent / ARTIFACTS_DIRECTORY
-    for file in (base / name for name in names):
+    files = [base / f"{path}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+    for file in (*files, (base / path).parent / ARTIFACTS_DIRECTORY):
         if is_foreign_in_public(file, base):
             raise SpecError(
                 f"{file.name} belongs to another user, and any user can create files in its directory",

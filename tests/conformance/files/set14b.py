@@ -60,7 +60,7 @@ def quantized_convolution(directory: Path) -> None:
 
 def suppression(directory: Path) -> None:
     """Write NonMaxSuppression, which returns one row (image, class, box) for each box that remains."""
-    constants = {"most": np.array([3], np.int64), "overlap": np.array([0.5], np.float32)}
+    constants: dict[str, np.ndarray] = {"most": np.array([3], np.int64), "overlap": np.array([0.5], np.float32)}
     nodes = [
         helper.make_node("Sigmoid", ["logits"], ["scores"]),
         helper.make_node("Transpose", ["scores"], ["by_class"], perm=[0, 2, 1]),

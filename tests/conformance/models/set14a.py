@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,7 +108,7 @@ class DecodeWithCache(nn.Module):
         self.head = nn.Linear(width, vocabulary)
         self.cache: list[tuple[Tensor, Tensor]] = []
 
-    def step(self, token: Tensor, position: int) -> Tensor:
+    def step(self, token: Tensor, position: int) -> Any:
         """Return log-probabilities of the next token."""
         hidden = self.tokens(token) + self.positions[position]
         self.cache.append((self.key(hidden), self.value(hidden)))
@@ -120,7 +121,8 @@ class DecodeWithCache(nn.Module):
         self.cache = []
         for position in range(prompt.shape[1]):
             scores = self.step(prompt[:, position], position)
-        chosen, total = [], 0
+        chosen: list[Tensor] = []
+        total: Any = 0
         for number in range(self.steps):
             best = scores.max(-1)
             total = total + best.values
@@ -146,7 +148,7 @@ class CachedPositions(nn.Module):
         self.encoder = nn.TransformerEncoderLayer(width, 2, 32, batch_first=True, activation="gelu")
         self.head = nn.Linear(width, 4)
 
-    def forward(self, events: Tensor) -> Tensor:
+    def forward(self, events: Tensor) -> Any:
         hidden = self.events(events) + sinusoid(events.shape[1], self.events.embedding_dim)
         return self.head(self.encoder(hidden).mean(1))
 
@@ -178,10 +180,10 @@ class DeduplicatedItems(nn.Module):
     def forward(self, history: Tensor, target: Tensor) -> dict[str, Tensor]:
         distinct, places = torch.unique(history, return_inverse=True)
         vectors = self.tower(self.items(distinct))[places]
-        wanted = self.target(target).unsqueeze(1)
-        weights = (vectors * wanted).sum(-1).softmax(1)
+        query = self.target(target).unsqueeze(1)
+        weights = (vectors * query).sum(-1).softmax(1)
         interest = (weights.unsqueeze(-1) * vectors).sum(1)
-        return {"score": (interest * wanted.squeeze(1)).sum(1), "interest": interest}
+        return {"score": (interest * query.squeeze(1)).sum(1), "interest": interest}
 
 
 class EventList(nn.Module):
@@ -316,14 +318,14 @@ class DiverseSlate(nn.Module):
     def forward(self, candidates: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
         vectors = nn.functional.normalize(self.encode(candidates), dim=-1)
         overlap = torch.zeros_like(relevance)
-        taken = torch.zeros_like(relevance, dtype=torch.bool)
+        selected = torch.zeros_like(relevance, dtype=torch.bool)
         slate, gains = [], []
         for _ in range(self.slots):
-            gain = (self.trade * relevance - (1 - self.trade) * overlap).masked_fill(taken, -torch.inf)
+            gain = (self.trade * relevance - (1 - self.trade) * overlap).masked_fill(selected, -torch.inf)
             best = gain.argmax(1, keepdim=True)
             slate.append(best)
             gains.append(gain.gather(1, best))
-            taken = taken.scatter(1, best, True)  # noqa: FBT003 - the value
+            selected = selected.scatter(1, best, True)  # noqa: FBT003 - the value
             chosen = vectors.gather(1, best.unsqueeze(-1).expand(-1, -1, vectors.shape[-1]))
             overlap = torch.maximum(overlap, (vectors * chosen).sum(-1))
         return torch.cat(slate, dim=1), torch.cat(gains, dim=1)
@@ -350,7 +352,7 @@ class TiedMaxNorm(nn.Module):
         self.items = nn.Embedding(items, width, max_norm=1.5)
         self.recurrent = nn.GRU(width, width, batch_first=True)
 
-    def forward(self, session: Tensor) -> Tensor:
+    def forward(self, session: Tensor) -> Any:
         _, state = self.recurrent(self.items(session))
         return state[-1] @ self.items.weight.T
 
@@ -377,7 +379,7 @@ class UnbatchedGru(nn.Module):
         self.recurrent = nn.GRU(figures, width, batch_first=True)
         self.head = nn.Linear(width, 2)
 
-    def forward(self, figures: Tensor) -> Tensor:
+    def forward(self, figures: Tensor) -> Any:
         states, _ = self.recurrent(self.norm(figures))
         return self.head(states)
 

@@ -50,17 +50,17 @@ class SoftNmsLoop(nn.Module):
         boxes = torch.cat([center - size / 2, center + size / 2], dim=2)
         areas = (boxes[..., 2:] - boxes[..., :2]).prod(2)
         scores = logits.sigmoid()
-        taken, values = [], []
+        selected, values = [], []
         for _ in range(self.keep):
             best = scores.argmax(1, keepdim=True)
-            taken.append(best)
+            selected.append(best)
             values.append(scores.gather(1, best))
             box = boxes.gather(1, best[..., None].expand(-1, -1, 4))
             shared = torch.minimum(boxes[..., 2:], box[..., 2:]) - torch.maximum(boxes[..., :2], box[..., :2])
             common = shared.clamp(min=0).prod(2)
             overlap = common / (areas + areas.gather(1, best) - common)
             scores = (scores * torch.exp(-overlap.square() / self.sigma)).scatter(1, best, -1.0)
-        places = torch.cat(taken, dim=1)
+        places = torch.cat(selected, dim=1)
         chosen = boxes.gather(1, places[..., None].expand(-1, -1, 4))
         return {"boxes": chosen, "scores": torch.cat(values, dim=1), "places": places}
 
@@ -220,11 +220,11 @@ class SpanMarker(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Any:
         places = torch.arange(ids.shape[1], device=ids.device)
-        known = places < lengths[:, None]
-        embedded = self.embedding(ids) * known[..., None]
+        is_token = places < lengths[:, None]
+        embedded = self.embedding(ids) * is_token[..., None]
         hidden = self.context(embedded.transpose(1, 2)).relu().transpose(1, 2)
         ends = torch.stack([F.pad(hidden, (0, 0, 0, n))[:, n:] for n in range(self.longest)], dim=2)
-        inside = torch.stack([F.pad(known, (0, n))[:, n:] for n in range(self.longest)], dim=2)
+        inside = torch.stack([F.pad(is_token, (0, n))[:, n:] for n in range(self.longest)], dim=2)
         pairs = torch.tanh(self.start(hidden)[:, :, None] + self.end(ends) + self.widths.weight)
         scores = self.score(pairs).squeeze(3).masked_fill(~inside, -torch.inf)
         best, where = scores.flatten(1).topk(3, dim=1)
@@ -367,8 +367,8 @@ class MaskedAutoencoder(nn.Module):
     def forward(self, image: Tensor) -> Any:
         tokens = self.patches(image).flatten(2).transpose(1, 2) + self.positions
         order = torch.argsort(torch.rand(tokens.shape[:2], device=tokens.device), dim=1)
-        kept = tokens.gather(1, order[:, : self.keep, None].expand(-1, -1, tokens.shape[2]))
-        return {"latent": self.layer(kept), "restore": torch.argsort(order, dim=1)}
+        visible = tokens.gather(1, order[:, : self.keep, None].expand(-1, -1, tokens.shape[2]))
+        return {"latent": self.layer(visible), "restore": torch.argsort(order, dim=1)}
 
 
 class RecentFrames(nn.Module):
@@ -405,20 +405,20 @@ def sentences(tokens: int, count: int, seed: int = 0) -> dict[str, Tensor]:
 
 
 class PaddedOverlap(nn.Module):
-    """Compares found boxes with expected ones; missing boxes of an image are zeros, and no area is added."""
+    """Compares predicted boxes with expected ones; missing boxes of an image are zeros, and no area is added."""
 
-    def forward(self, found: Tensor, expected: Tensor) -> Any:
-        a, b = found[:, :, None], expected[:, None]
+    def forward(self, predicted: Tensor, expected: Tensor) -> Any:
+        a, b = predicted[:, :, None], expected[:, None]
         common = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0).prod(3)
         overlap = common / ((a[..., 2:] - a[..., :2]).prod(3) + (b[..., 2:] - b[..., :2]).prod(3) - common)
         return {"overlap": overlap, "matched": (overlap.amax(1) > 0.5).sum(1)}
 
 
 def padded_boxes(batch: int, seed: int = 0) -> dict[str, Tensor]:
-    """Return six found and four expected boxes of each image; the last one of both is padding."""
+    """Return six predicted and four expected boxes of each image; the last one of both is padding."""
     noise = torch.Generator().manual_seed(seed)
     boxes = {}
-    for name, count in (("found", 6), ("expected", 4)):
+    for name, count in (("predicted", 6), ("expected", 4)):
         corner = torch.rand(batch, count, 2, generator=noise) * 80
         boxes[name] = torch.cat([corner, corner + 5 + 20 * torch.rand(batch, count, 2, generator=noise)], dim=2)
         boxes[name][:, -1] = 0

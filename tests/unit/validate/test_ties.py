@@ -11,10 +11,10 @@ import torch
 from repogen.validate.ties import orders_equal_values
 
 if TYPE_CHECKING:
-    from repogen.artifacts.tensors import Arrays
+    from repogen.artifacts.tensors import Array, Arrays
 
 
-def branch(inputs: Arrays) -> Arrays:
+def branch(inputs: Arrays) -> dict[str, Array]:
     """Run a model with a branch that torch compiles."""
     x = torch.from_numpy(inputs["x"])
     y: torch.Tensor = torch.cond(x.sum() > 0, torch.clone, torch.neg, (x.sort(dim=0).values,))
