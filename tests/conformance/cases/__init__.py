@@ -19,6 +19,7 @@ from tests.conformance.cases import (
     set13a,
     set13b,
     set14a,
+    set15,
     verdicts,
 )
 
@@ -40,6 +41,7 @@ GROUPS = (
     set13a,
     set13b,
     set14a,
+    set15,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
