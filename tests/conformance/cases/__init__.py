@@ -20,6 +20,7 @@ from tests.conformance.cases import (
     set13b,
     set14a,
     set14b,
+    set15,
     verdicts,
 )
 
@@ -42,6 +43,7 @@ GROUPS = (
     set13b,
     set14a,
     set14b,
+    set15,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
