@@ -79,9 +79,9 @@ def errors_page() -> str:
     parts = [
         "# Error codes",
         (
-            "Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the "
-            "code in `error.code`. Codes that start with RG are [rules](rules.md); in a build their exit code is 5, "
-            "or 2 if the spec itself violates the rule."
+            "Every error except a usage error ends with its code; `repogen explain CODE` prints its section offline. "
+            "`--json` has the code in `error.code`. Codes that start with RG are [rules](rules.md); in a build their "
+            "exit code is 5, or 2 if the spec itself violates the rule."
         ),
     ]
     for family, members in families.items():

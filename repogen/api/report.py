@@ -56,7 +56,7 @@ def report(
         by_model = {model.name: read_results(stored, model.name) for model in listing.models}
         text = repository_page(listing, configs, by_model)
     try:
-        write_file(text, path)
+        write_file(text, path, Path())
     except OSError as error:
         hint = "choose another file with --output"
         raise SpecError(f"{path} can't be written: {reason(error)}", hint, code="report.write") from error

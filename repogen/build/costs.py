@@ -63,7 +63,7 @@ def record_costs(report: BuildReport, root: Path) -> None:
     }
     if measured:
         records = dict(sorted({**_read(root), **measured}.items()))
-        write_file(_RECORDS.dump_json(records, indent=1).decode() + "\n", root / REPORTS / _FILE)
+        write_file(_RECORDS.dump_json(records, indent=1).decode() + "\n", root / REPORTS / _FILE, root)
 
 
 def _read(root: Path) -> Mapping[str, _Record]:

@@ -38,7 +38,7 @@ def write_page(plan: BuildPlan, report: BuildReport) -> tuple[BuildReport, str]:
         html = build_page(build_document(report), results)
         write_build_results(report, directory)
         record_costs(report, plan.spec.root)
-        write_file(html, path)
+        write_file(html, path, plan.spec.root)
     except OSError as error:
         return _with_note(report, f"{path} can't be written: {error.strerror}"), html
     except Exception as error:  # noqa: BLE001 - the models are published, and their reports must not be lost

@@ -506,7 +506,7 @@ class MoveDocument(TypedDict):
     why: str
     """`promote`, `rollback` or `outside`"""
     ensemble: str | None
-    """Ensemble and version, such as `classify 3`, with whose alias this one moved; null if it moved by itself"""
+    """Ensemble and version whose alias this one moved with, such as `classify 3`; null if it moved by itself"""
     figures: dict[str, FigureDocument]
     """Measurements by gate; `server` is the Triton server that was used"""
 
@@ -520,7 +520,7 @@ class StepMoveDocument(TypedDict):
     old: int | None
     """Version that its alias pointed to; null if it did not exist"""
     new: int
-    """Version that the ensemble was verified with, to which the alias moves with that of the ensemble"""
+    """Version that the ensemble was verified with; the alias moves to it together with the alias of the ensemble"""
 
 
 @with_config(_STRICT)
@@ -570,7 +570,7 @@ class PeriodDocument(TypedDict):
     why: str
     """`promote`, `rollback`, or `outside` for a move that repogen did not make"""
     ensemble: str | None
-    """Ensemble and version, such as `classify 3`, with whose alias this one moved; null if it moved by itself"""
+    """Ensemble and version whose alias this one moved with, such as `classify 3`; null if it moved by itself"""
     figures: dict[str, FigureDocument]
     """Measurements by gate; `server` is the Triton server that was used"""
 
@@ -748,7 +748,7 @@ class MachineDocument(TypedDict):
     cpu: str
     """Name of the processor"""
     cores: int
-    """CPU cores that repogen may use, and threads of each variant"""
+    """CPU cores that repogen may use; also the number of threads of each variant"""
     memory_bytes: int
     """Total memory"""
     load: float

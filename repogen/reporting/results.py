@@ -6,6 +6,7 @@ prints one model, and ``tune/MODEL/tune.json``. A file that is missing, or that 
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from repogen.artifacts.tuning import TuningRecord
-from repogen.files import read_bytes
+from repogen.files import is_foreign_in_public, read_bytes
 from repogen.files.content import ContentError, require_few_values
 from repogen.reporting.json import as_dict
 from repogen.reporting.json_types import BenchDocument, BuildDocument
@@ -81,17 +82,25 @@ def build_document(report: BuildReport) -> BuildDocument:
 def write_build_results(report: BuildReport, directory: Path) -> None:
     """Store the result of each model that was published or verified.
 
+    Args:
+        report: The report.
+        directory: ``REPORTS`` in the directory of the spec.
+
     Raises:
         OSError: A file can't be written.
     """
     document = build_document(report)
     for model in document["models"]:
         if model["status"] in {"published", "verified"}:
-            _write_json({**document, "models": [model]}, result_file(directory, "build", model["name"]))
+            _write_json({**document, "models": [model]}, directory, result_file(directory, "build", model["name"]))
 
 
 def write_bench_results(report: BenchReport, directory: Path) -> None:
     """Store the measurements of each model that was measured.
+
+    Args:
+        report: The report.
+        directory: ``REPORTS`` in the directory of the spec.
 
     Raises:
         OSError: A file can't be written.
@@ -99,17 +108,27 @@ def write_bench_results(report: BenchReport, directory: Path) -> None:
     document = as_dict(report)
     for model in report.models:
         if model.rows:
-            _write_json({**document, "models": [as_dict(model)]}, result_file(directory, "bench", model.name))
+            path = result_file(directory, "bench", model.name)
+            _write_json({**document, "models": [as_dict(model)]}, directory, path)
 
 
-def write_file(text: str, path: Path) -> None:
+def write_file(text: str, path: Path, base: Path) -> None:
     """Write a text file so that no reader sees a part of it; its directory is created.
 
     The bytes of a path that are not UTF-8 are written as escapes, which are also those of JSON.
 
+    Args:
+        text: The content.
+        path: The file.
+        base: Directory of the spec, or the working directory.
+
     Raises:
-        OSError: It can't be written.
+        OSError: It can't be written; or a directory below ``base``, in which any user can create files, belongs to
+            another user, and may be a link.
     """
+    directories = [parent for parent in path.parents if parent != base and parent.is_relative_to(base)]
+    if any(is_foreign_in_public(parent, base) for parent in directories):
+        raise PermissionError(errno.EPERM, "its directory belongs to another user", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name[:50]}-{secrets.token_hex(8)}")
     try:
@@ -120,8 +139,8 @@ def write_file(text: str, path: Path) -> None:
         new.unlink(missing_ok=True)
 
 
-def _write_json(document: object, path: Path) -> None:
-    write_file(json.dumps(document, indent=1) + "\n", path)
+def _write_json(document: object, directory: Path, path: Path) -> None:
+    write_file(json.dumps(document, indent=1) + "\n", path, directory.parents[len(REPORTS.parts) - 1])
 
 
 def _read(path: Path, decode: Callable[[bytes], _Result]) -> _Result | None:

@@ -36,7 +36,7 @@ def write_record(report: TuneReport, root: Path) -> TuneReport:
         texts = {PLOT_FILE: _json(pareto_plot(report)), SVG_FILE: pareto_svg(report)}
     complete = replace(report, files=tuple(directory / name for name in (JSON_FILE, *texts)))
     for name, text in {**texts, JSON_FILE: _json(as_dict(complete))}.items():
-        write_file(text, directory / name)
+        write_file(text, directory / name, root)
     return complete
 
 

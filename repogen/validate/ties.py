@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from repogen.errors import SourceError
+from repogen.source.torch.torch_frames import forget_compiled
 
 if TYPE_CHECKING:
     import torch
@@ -48,9 +49,12 @@ def _has_ties(values: torch.Tensor, dim: int | None) -> bool:
 
 def orders_equal_values(model: Reference, inputs: Arrays) -> bool:
     """Return whether a model orders equal values of these inputs; False if it is not a PyTorch model."""
-    with _TieRecorder() as recorder:
-        try:
+    try:
+        with _TieRecorder() as recorder:
+            forget_compiled()
             model(inputs)
-        except SourceError:
-            return False
+    except SourceError:
+        return False
+    finally:
+        forget_compiled()
     return bool(recorder.has_ties)

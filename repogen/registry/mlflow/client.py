@@ -21,7 +21,7 @@ from repogen.registry.mlflow.library import (
     registry_servers,
     tracking_servers,
 )
-from repogen.registry.mlflow.uri import REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file
+from repogen.registry.mlflow.uri import ARTIFACTS_DIRECTORY, REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file
 from repogen.responses import ResponseError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.tracking import Tracking
 
-_ARTIFACTS = "mlartifacts"
 _MAX_MESSAGE = 300
 
 
@@ -102,7 +101,7 @@ class Connection:
 
     def _create_experiment(self, name: str) -> str:
         database = sqlite_file(self.tracking.uri)
-        location = str(Path(database).parent / _ARTIFACTS) if database is not None else None
+        location = str(Path(database).parent / ARTIFACTS_DIRECTORY) if database is not None else None
         try:
             return str(self.client.create_experiment(name, artifact_location=location))
         except MlflowException:  # a concurrent build created it

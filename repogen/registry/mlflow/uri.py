@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MODEL_ALIAS = re.compile(r"models:/(?P<name>[^@]+)@(?P<alias>[^@/]+)")
 MODEL_VERSION = re.compile(r"models:/(?P<name>[^@/]+)/(?P<version>[1-9][0-9]*)")
 _LOGGED_MODEL = re.compile(r"models:/m-[0-9a-f]{32}")
+ARTIFACTS_DIRECTORY = "mlartifacts"
+"""Directory of the artifacts, next to a sqlite database."""
 TRACKING_URI = "MLFLOW_TRACKING_URI"
 """The environment variable that MLflow itself reads."""
 REGISTRY_URI = "MLFLOW_REGISTRY_URI"
@@ -99,12 +101,13 @@ def _require_own_database(uri: str, base: Path) -> None:
 
     Raises:
         SpecError: It does, in a directory in which any user can create files. SQLite also reads the files of
-            transactions next to a database.
+            transactions next to a database, and artifacts are written to a directory next to it.
     """
     path = sqlite_file(uri)
     if path is None or path.startswith("/"):
         return
-    for file in (base / f"{path}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")):
+    files = [base / f"{path}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+    for file in (*files, (base / path).parent / ARTIFACTS_DIRECTORY):
         if is_foreign_in_public(file, base):
             raise SpecError(
                 f"{file.name} belongs to another user, and any user can create files in its directory",

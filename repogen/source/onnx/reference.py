@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from repogen.onnx_graph.session import open_session, run
 from repogen.source.common.call import named_call
 from repogen.source.common.examples import StoredExamples, load_data
 from repogen.source.common.inputs import Inputs
+from repogen.source.onnx.read import read_onnx
 from repogen.source.torch.eager import TorchReference, examine
 from repogen.source.torch.module import make_module, prepare
 
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
 _TOO_NEW = ("Unsupported model IR version", "is till opset", "under development")
 _MAX_REASON_LENGTH = 300
 _EVALUATOR = "onnx's reference evaluator"
+_QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""Operators with fixed scales, between which ONNX Runtime's optimizer computes with integers.
+
+Versions of it differ in what they quantize: later ones also quantize the bias of a convolution that is float in the
+file, which changes the results by a step.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,15 @@ class FileReference:
         inputs: The file's name of each input, by published name.
         outputs: Published names of the outputs, in order.
         runtime: What runs the file, such as ``ONNX Runtime 1.20``.
+        unoptimized: Returns a reference whose graph is not optimized; None unless the optimizer may change what a
+            statically quantized graph computes.
     """
 
     run: Callable[[dict[str, Array]], list[Array]]
     inputs: Mapping[str, str]
     outputs: tuple[str, ...]
     runtime: str
+    unoptimized: Callable[[], FileReference] | None = None
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """Return the outputs by name.
@@ -108,12 +119,19 @@ def file_reference(
         if not any(reason in str(error) for reason in _TOO_NEW) or len(proto.graph.initializer) == 0:
             raise _not_loaded_error(runtime, path, error) from error
         return FileReference(_evaluator(path, names), inputs, tuple(outputs), _EVALUATOR)
+    is_quantized = any(node.op_type in _QUANTIZATION for node in nodes(proto))
     return FileReference(
         lambda arrays: run(session, names, arrays),
         inputs,
         tuple(outputs),
         f"ONNX Runtime {onnxruntime.__version__}",
+        partial(_unoptimized, path, inputs, outputs) if optimized and is_quantized else None,
     )
+
+
+def _unoptimized(path: Path, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> FileReference:
+    """Return a reference without optimization; the file is read again, so that its weights are not kept until then."""
+    return file_reference(read_onnx(path), path, inputs, outputs, optimized=False)
 
 
 def _correct_file(

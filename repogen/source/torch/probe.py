@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from repogen.source.torch.state import Change
 
 _MAX_LISTED = 3
+_DIRECTIONS: tuple[Literal["up", "down"], ...] = ("up", "down")
 _HALF = (torch.float16, torch.bfloat16)
 _ROUNDS_TO_8_BITS = ("fake_quantize", "quantized_decomposed::")
 _RTOL, _ATOL = 1e-3, 1e-4
@@ -79,12 +80,13 @@ class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # a
     """Records operators that draw random numbers, each with the line of user code, and half-precision results.
 
     Args:
-        disturb: Whether to change the random numbers, which also has an effect if the model sets its own seed.
+        disturb: How to change the random numbers, which also has an effect if the model sets its own seed: toward the
+            top or toward the bottom of their range, and beyond it; None to keep them.
     """
 
     supports_higher_order_operators = True  # allows torch.cond and similar operators
 
-    def __init__(self, *, disturb: bool = False) -> None:
+    def __init__(self, *, disturb: Literal["up", "down"] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # the same
         self._disturb = disturb
         self.operators: list[str] = []
@@ -116,11 +118,22 @@ class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # a
             self.operators.append(operator)
         for tensor in tensors if self._disturb else ():
             if tensor.is_floating_point():
-                tensor.add_(torch.rand(tensor.shape) + 0.5)
+                _disturb(tensor, up=self._disturb == "up")
             elif tensor.dtype == torch.bool:
                 tensor.logical_not_()
             elif tensor.ndim:  # a flipped permutation is still a permutation
                 tensor.copy_(tensor.flip(0))
+
+
+def _disturb(tensor: torch.Tensor, *, up: bool) -> None:
+    """Change random numbers, so that comparisons with small and with large thresholds have other results."""
+    amount = torch.rand(tensor.shape) + 0.5
+    if bool((tensor < 0).any()):  # of a normal distribution, for example
+        tensor.add_(amount * (8 if up else -8))
+    elif up:
+        tensor.add_(amount)
+    else:  # not 0, whose logarithm is infinite
+        tensor.mul_(amount * 1e-6)
 
 
 def _generator_state(args: Any, kwargs: Any) -> torch.Tensor:  # noqa: ANN401 - torch's own signature
@@ -257,13 +270,16 @@ class _ReplayHarness:
 
     def depends_on_random_numbers(self) -> bool:
         """Return whether changed random numbers change the outputs, or make the module fail."""
-        try:
-            with _RandomOpRecorder(disturb=True):
-                disturbed = _run(self.flat, self.tensors, self.root, self.seed)
-        except SourceError:
-            return True
-        forget_compiled()
-        return not _equal_results(self.first, disturbed, exactly=True)
+        for direction in _DIRECTIONS:
+            try:
+                with _RandomOpRecorder(disturb=direction):
+                    disturbed = _run(self.flat, self.tensors, self.root, self.seed)
+            except SourceError:
+                return True
+            forget_compiled()
+            if not _equal_results(self.first, disturbed, exactly=True):
+                return True
+        return False
 
 
 def _paths(places: Sequence[Change]) -> str:
@@ -293,7 +309,8 @@ def _check_parameters(places: Sequence[Change]) -> None:
     if parameters := [place for place in places if place.is_parameter]:
         raise SourceError(
             f"forward writes to the model's parameter {_paths(parameters)}",
-            "load trained weights together with the flag that marks them as initialized, or set them in the factory",
+            "load trained weights together with the flag that marks them as initialized, or set them in the factory; "
+            "for an embedding with max_norm, rescale its weight there, and set max_norm to None",
             code="source.stateful",
         )
 

@@ -18,6 +18,9 @@ from tests.conformance.cases import (
     set12b,
     set13a,
     set13b,
+    set14a,
+    set14b,
+    set15,
     verdicts,
 )
 
@@ -38,6 +41,9 @@ GROUPS = (
     set12b,
     set13a,
     set13b,
+    set14a,
+    set14b,
+    set15,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import math
+import os
+import shutil
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -48,6 +50,7 @@ from repogen.reporting.html.page import MAX_MODELS, build_page, repository_page
 from repogen.reporting.html.repository_sections import MAX_VERSIONS
 from repogen.reporting.json import as_dict
 from repogen.reporting.results import (
+    REPORTS,
     Results,
     build_document,
     read_results,
@@ -407,8 +410,29 @@ def test_failed_parity_shows_where_it_failed() -> None:
 
 def test_file_with_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     """The escape is also that of JSON, so the document can be read."""
-    write_file(json.dumps({"file": "caf\udce9"}, ensure_ascii=False), tmp_path / "x.json")
+    write_file(json.dumps({"file": "caf\udce9"}, ensure_ascii=False), tmp_path / "x.json", tmp_path)
     assert json.loads((tmp_path / "x.json").read_bytes()) == {"file": "caf\udce9"}
+
+
+@pytest.mark.parametrize("link", ["build", "build/reports", "build/reports/build"])
+def test_link_of_another_user_is_not_followed(tmp_path: Path, link: str) -> None:
+    """In a directory in which any user can create files, a report would overwrite files elsewhere."""
+    root, target = tmp_path / "shared", tmp_path / "target"
+    (root / link).parent.mkdir(parents=True)
+    target.mkdir()
+    (root / link).symlink_to(target)
+    directory = root / REPORTS
+    report = BuildReport(Path("r"), (ModelReport("m", Status.VERIFIED),))
+    write_build_results(report, directory)
+    shutil.rmtree(target)
+    target.mkdir()
+    root.chmod(0o1777)
+    for parent in (root / link, *(root / link).parents):
+        if parent != root and parent.is_relative_to(root):
+            os.chown(parent, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        write_build_results(report, directory)
+    assert list(target.iterdir()) == []
 
 
 def test_results_of_each_model_are_stored_and_read(tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ STATE = """
         ("torch.manual_seed(0) and x + torch.randn(x.shape)", "aten.randn at models.py:"),
         ("x + torch.rand(4, generator=torch.Generator().manual_seed(1))", "aten.rand.generator at models.py:"),
         ("nn.functional.dropout(x, 0.5)", "aten.bernoulli_.float at models.py:"),
+        ("torch.where(torch.rand(x.shape) < 1e-5, 2 * x, x)", "aten.rand at models.py:"),
+        ("torch.where(torch.rand(x.shape) > 0.9999999, 2 * x, x)", "aten.rand at models.py:"),
+        ("torch.where(torch.randn(x.shape).abs() > 6, 2 * x, x)", "aten.randn at models.py:"),
+        ("torch.where(torch.randn(x.shape) < -6, 2 * x, x)", "aten.randn at models.py:"),
         ("x[torch.randperm(x.shape[0])] + x.new_empty(x.shape).normal_()", "aten.randperm at models.py:"),
     ],
 )

@@ -184,7 +184,7 @@ def test_error_of_mlflow_does_not_contain_the_user(tmp_path: Path) -> None:
     assert "5ecret" not in f"{caught.value}{caught.value.details}"
 
 
-@pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-journal", "mlflow.db-wal"])
+@pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-journal", "mlflow.db-wal", "mlartifacts"])
 def test_database_of_another_user(tmp_path: Path, name: str) -> None:
     """In a directory in which any user can create files, one is used only if the user passes its absolute path."""
     (tmp_path / name).touch()
