@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
+from repogen.files import is_foreign_in_public
 from repogen.files.work_limit import work_limit
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import NO_EXCHANGE, make_directory, opened_directory
@@ -62,6 +63,27 @@ class LocalModel:
         return self.visible and self.intact and self.configured
 
 
+def require_plain_archive(repository: Path) -> None:
+    """Require that the archive is not a symlink, nor another user's: models are moved into it, and back.
+
+    Raises:
+        PublishError: It is.
+    """
+    archive = archive_dir(repository)
+    if archive.is_symlink():
+        raise PublishError(
+            f"{archive} is a symlink, and repogen does not write through links",
+            "replace it with a directory on the repository's filesystem, or remove it",
+            code="sync.symlink",
+        )
+    if is_foreign_in_public(archive, archive.parent):
+        raise PublishError(
+            f"{archive} belongs to another user, who could replace the models in it",
+            "remove it, or move the repository to a directory in which not every user can create files",
+            code="sync.foreign-archive",
+        )
+
+
 def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
     """Compare a model with the version that should be served; every file of the version is hashed.
 
@@ -71,6 +93,8 @@ def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
     model = model_dir(repository, desired.name)
     candidates = (model, archive_dir(repository) / desired.name)
     directory = next((path for path in candidates if os.path.lexists(path)), None)
+    if directory is not None and directory != model:
+        require_plain_archive(repository)
     if directory is None or not _is_usable(directory):
         return LocalModel(None)
     with work_limit(f"model {desired.name}"):
@@ -149,7 +173,7 @@ def archive(repository: Path, name: str, filesystem: Filesystem) -> None:
     """Move a model out of the repository into the archive by one rename; the caller holds the lock.
 
     Raises:
-        PublishError: The archive already contains a model of this name.
+        PublishError: The archive already contains a model of this name, is a symlink, or belongs to another user.
         OSError: It failed, and the model is unchanged.
     """
     model, target = model_dir(repository, name), archive_dir(repository) / name
@@ -161,6 +185,7 @@ def archive(repository: Path, name: str, filesystem: Filesystem) -> None:
             code="sync.in-the-way",
         )
     make_directory(target.parent)
+    require_plain_archive(repository)  # another user may have created it first
     _move(model, target, filesystem)
 
 

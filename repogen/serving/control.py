@@ -5,8 +5,8 @@ connect to a port of 127.0.0.1, and read the command line of any process. So a s
 options. Instead,
 
 * a server in explicit mode, which repogen controls, listens on Unix sockets in a directory of this user only;
-* a server with ports requires a header that cannot be sent, so its control API is closed; or the user's own header,
-  which the supervisor passes to the server without showing it in its command line.
+* a server with ports requires a header that it accepts from no client, so its control API is closed; or the user's own
+  header, which the supervisor passes to the server without showing it in its command line.
 
 docs/explanation/adr/0009-control-api.md has the reasons.
 """
@@ -27,6 +27,8 @@ _APIS = "model-repository,logging,trace,shared-memory"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 _VALUE = re.compile(r"[!-~]+", re.ASCII)
 _HTTP_SINCE = (2, 40)
+_UNACCEPTABLE_BYTES = 2**16
+"""Size of a value: larger than the headers of a request to gRPC may be, and smaller than an argument, 128 KiB."""
 
 
 def parse_header(text: str) -> ControlHeader:
@@ -83,9 +85,13 @@ def random_header() -> ControlHeader:
 
 
 def unsendable_header() -> ControlHeader:
-    """Return a random header whose value no HTTP or gRPC client can send: it contains a line break."""
+    """Return a random header whose value no server accepts from a client.
+
+    Over HTTP, the line break ends the connection. gRPC clients refuse to send it, but gRPC servers accept it from a
+    client that was written for that; they reject requests whose headers have more than 16 KiB.
+    """
     header = random_header()
-    return ControlHeader(header.key, f"{header.value}\n{secrets.token_hex(32)}")
+    return ControlHeader(header.key, f"{header.value}\n{secrets.token_hex(_UNACCEPTABLE_BYTES // 2)}")
 
 
 def is_sendable(header: ControlHeader) -> bool:

@@ -41,21 +41,6 @@ def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, Reg
     return sorted(set(options.models) or candidates)
 
 
-def require_plain_archive(repository: Path) -> None:
-    """Require that the archive is not a symlink: models are moved into it and deleted from it.
-
-    Raises:
-        PublishError: It is a symlink.
-    """
-    archive = archive_dir(repository)
-    if archive.is_symlink():
-        raise PublishError(
-            f"{archive} is a symlink, and repogen does not write through links",
-            "replace it with a directory on the repository's filesystem, or remove it",
-            code="sync.symlink",
-        )
-
-
 def require_built_by_repogen(alias: str, entries: list[RegistryEntry]) -> None:
     """Require that repogen built every version that the alias points to.
 

@@ -22,14 +22,13 @@ from repogen.registry.sync.preconditions import (
     chosen_models,
     require_built_by_repogen,
     require_loadable_ensemble,
-    require_plain_archive,
     require_same_registry,
     require_unmoved_alias,
 )
 from repogen.registry.sync.selection import Selection, select
 from repogen.repository.download import stage_download
 from repogen.repository.filesystem import Disk, Filesystem
-from repogen.repository.mirror import archive, discard, serve, synced_repository
+from repogen.repository.mirror import archive, discard, require_plain_archive, serve, synced_repository
 from repogen.repository.ownership import require_synced
 from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
 from repogen.serving.admission import require_admitted

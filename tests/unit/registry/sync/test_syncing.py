@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -469,6 +470,23 @@ def test_symlinked_archive_is_not_followed(
     with pytest.raises(PublishError, match="is a symlink"):
         sync(registry, repository, PRUNE, Silent())
     assert (tmp_path / "away" / "precious").is_dir()
+
+
+def test_archive_of_another_user_is_not_used(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """It could have been planted next to the repository, and its models could be replaced after they are verified."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    archive_dir(repository).mkdir()
+    (repository / "m").rename(archive_dir(repository) / "m")
+    os.chown(archive_dir(repository), 65534, 65534)
+    repository.parent.chmod(0o1777)
+    with pytest.raises(PublishError, match="belongs to another user") as raised:
+        sync(registry, repository, CHAMPION, Silent())
+    assert raised.value.code == "sync.foreign-archive"
+    assert not (repository / "m").exists()
+    os.chown(archive_dir(repository), os.getuid(), os.getgid())
+    sync(registry, repository, CHAMPION, Silent())
+    assert (repository / "m" / "config.pbtxt").exists()
 
 
 def test_archive_is_not_overwritten(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
