@@ -5,8 +5,8 @@ connect to a port of 127.0.0.1, and read the command line of any process. So a s
 options. Instead,
 
 * a server in explicit mode, which repogen controls, listens on Unix sockets in a directory of this user only;
-* a server with ports requires a header that it accepts from no client, so its control API is closed; or the user's own
-  header, which the supervisor passes to the server without showing it in its command line.
+* a server with ports requires a random header that nobody knows, so its control API is closed; or the user's own. The
+  supervisor passes either to the server without showing it in its command line.
 
 docs/explanation/adr/0009-control-api.md has the reasons.
 """
@@ -27,8 +27,6 @@ _APIS = "model-repository,logging,trace,shared-memory"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 _VALUE = re.compile(r"[!-~]+", re.ASCII)
 _HTTP_SINCE = (2, 40)
-_UNACCEPTABLE_BYTES = 2**16
-"""Size of a value: larger than the headers of a request to gRPC may be, and smaller than an argument, 128 KiB."""
 
 
 def parse_header(text: str) -> ControlHeader:
@@ -85,13 +83,12 @@ def random_header() -> ControlHeader:
 
 
 def unsendable_header() -> ControlHeader:
-    """Return a random header whose value no server accepts from a client.
+    """Return a random header whose value clients do not send: it contains a line break.
 
-    Over HTTP, the line break ends the connection. gRPC clients refuse to send it, but gRPC servers accept it from a
-    client that was written for that; they reject requests whose headers have more than 16 KiB.
+    Triton's gRPC server accepts it from a client that was written for that, so it must not be visible either.
     """
     header = random_header()
-    return ControlHeader(header.key, f"{header.value}\n{secrets.token_hex(_UNACCEPTABLE_BYTES // 2)}")
+    return ControlHeader(header.key, f"{header.value}\n{secrets.token_hex(32)}")
 
 
 def is_sendable(header: ControlHeader) -> bool:

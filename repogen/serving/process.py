@@ -339,14 +339,26 @@ def _run_dir() -> tuple[Path, int | None]:
     return locked_directory(_RUN_DIR, parent)
 
 
-def _is_secret(launch: Launch, part: str) -> bool:
-    """Return whether an option contains a header with which other users could control the server."""
-    is_last = part.endswith(f"={launch.control.value}")
-    return launch.ports is not None and control.is_sendable(launch.control) and is_last
+def _hides(launch: Launch, command: list[str]) -> bool:
+    """Return whether the header with which other users could control the server is hidden from its command line.
+
+    It must be if a client can send it. Otherwise, it is where that is possible: a container has a command line of its
+    own, and some sandboxes forbid ptrace(2).
+    """
+    if launch.ports is None:
+        return False
+    return control.is_sendable(launch.control) or (command[0] != "docker" and _may_trace())
+
+
+def _may_trace() -> bool:
+    """Return whether a process may let its parent trace it."""
+    program = "import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(0, 0, None, None) != 0)"
+    return subprocess.run([sys.executable, "-I", "-S", "-c", program], check=False).returncode == 0
 
 
 def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
-    secrets = frozenset(part for part in command if _is_secret(launch, part))
+    header = f"={launch.control.value}"
+    secrets = frozenset(part for part in command if part.endswith(header)) if _hides(launch, command) else frozenset()
     return ServerProcess(launch, spawn_supervised(command, launch.run_dir, launch.log, launch.identity, secrets))
 
 
