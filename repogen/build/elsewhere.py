@@ -101,6 +101,7 @@ def _task(session: BuildSession, name: str, fetched: Path | None) -> Task:
         spec.path.name,
         spec.release,
         spec.gpu,
+        spec.registry,
         None if spec.templates is None else Path(os.path.relpath(spec.templates, spec.root)),
         _server(session.options.server),
         session.options.try_all_exporters,

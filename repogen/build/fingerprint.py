@@ -30,6 +30,7 @@ from repogen.repository.digest import sha256_bytes, sha256_files
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.resources import templates_dir
+from repogen.spec.sources import MlflowSource
 from repogen.triton_config.render.template_files import rejection
 
 if TYPE_CHECKING:
@@ -206,6 +207,7 @@ def _current(spec: Spec, name: str, recorded: Iterable[str], remembered: Remembe
         **spec_parts(model),
         "target": f"{spec.release} gpu" if spec.gpu else spec.release,
         "repogen": code_digest(),
+        **({"registry": _digest(spec.registry)} if isinstance(model.source, MlflowSource) else {}),
         **{key: _version(key.removeprefix(_DIST)) for key in distributions},
         **_hash_all(paths, remembered),
     }
@@ -300,6 +302,7 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
     subject = {
         "spec": f"{name} in the spec" if name else "the model's block in the spec",
         "repogen": "repogen itself",
+        "registry": "the MLflow server of the model",
         "weights": "the weights file",
         "examples": "the examples file",
         "path": "the model's file",

@@ -116,7 +116,16 @@ def build_order(order: Order, root: Path, inputs: Path, outputs: Path, progress:
 
 def _plan(order: Order, root: Path, repository: Path) -> BuildPlan:
     templates = None if order.templates is None else root / order.templates
-    spec = Spec(root / order.file, repository, order.release, templates, order.models, {}, gpu=order.gpu)
+    spec = Spec(
+        root / order.file,
+        repository,
+        order.release,
+        templates,
+        order.models,
+        {},
+        gpu=order.gpu,
+        registry=order.registry,
+    )
     options = BuildOptions(
         models=(order.name,),
         repository=repository,

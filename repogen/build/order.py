@@ -31,6 +31,7 @@ class Order:
         file: Name of the spec file.
         release: Target Triton release.
         gpu: Whether models without instance_group run on GPUs.
+        registry: MLflow server and registry of sources in MLflow; empty if not known.
         templates: Directory of template overrides, relative to the spec; None if the spec does not set it.
         server: Triton server for the smoke test; None for no test.
         try_all_exporters: Whether to try the remaining exporters after the first one that succeeds.
@@ -44,6 +45,7 @@ class Order:
     file: str
     release: str
     gpu: bool
+    registry: str
     templates: Path | None
     server: str | None
     try_all_exporters: bool

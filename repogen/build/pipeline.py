@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import BuildReport, ModelReport
@@ -25,7 +26,7 @@ from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.build.shards import select_shard
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_directory
-from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
+from repogen.registry.mlflow.uri import REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file, tracking_of
 from repogen.repository.layout import model_dir
 from repogen.repository.ownership import require_built
 from repogen.spec.paths import check_repository
@@ -35,7 +36,6 @@ from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.tracking import Tracking
@@ -161,19 +161,32 @@ def _tracking(spec: Spec, options: BuildOptions) -> Tracking | None:
     return tracking_of(spec, options.tracking_uri, spec.root)
 
 
-def _with_pinned_sources(spec: Spec, options: BuildOptions, names: list[str]) -> Spec:
-    """Return the spec with aliases of MLflow models replaced by the versions that they point to.
+def _registry_of(tracking: Tracking, root: Path) -> str:
+    """Return the URIs of a server and a registry; a database in the spec's directory by its relative path."""
+    database = sqlite_file(tracking.uri)
+    if database is not None and Path(database).is_relative_to(root):
+        server = f"sqlite:///{Path(database).relative_to(root)}"
+    else:
+        server = redact_uri(tracking.uri)
+    return f"{server} {redact_uri(os.environ.get(REGISTRY_URI, ''))}"
 
-    The build then depends on the version, so an alias that moved counts as a change. If MLflow cannot be reached, the
-    alias stays; the model then counts as changed and fails with the reason when its files are downloaded.
+
+def _with_pinned_sources(spec: Spec, options: BuildOptions, names: list[str]) -> Spec:
+    """Return the spec with aliases of MLflow models replaced by the versions that they point to, and with their server.
+
+    The build then depends on the version, so an alias that moved counts as a change, and so does another server, which
+    may have another model of this name. If MLflow cannot be reached, the alias stays; the model then counts as changed
+    and fails with the reason when its files are downloaded.
     """
-    models = dict(spec.models)
+    models, registry = dict(spec.models), ""
     for name in names:
         source = models[name].source
         if isinstance(source, MlflowSource):
             from repogen.registry.mlflow.access import pin_model  # noqa: PLC0415 - sources of kind mlflow only
 
             with suppress(RepogenError):
-                uri = pin_model(tracking_of(spec, options.tracking_uri, spec.root), source.uri)
+                tracking = tracking_of(spec, options.tracking_uri, spec.root)
+                registry = _registry_of(tracking, spec.root)
+                uri = pin_model(tracking, source.uri)
                 models[name] = models[name].model_copy(update={"source": source.model_copy(update={"uri": uri})})
-    return replace(spec, models=models)
+    return replace(spec, models=models, registry=registry)

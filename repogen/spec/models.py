@@ -364,6 +364,7 @@ class Spec:
         display_path: The spec's path as the user wrote it; the file's name if empty.
         gpu: Whether models without instance_group run on GPUs.
         notes: What the user should know about the whole spec.
+        registry: URIs of the MLflow server and registry of ``mlflow`` sources, without credentials; empty if not known.
     """
 
     path: Path
@@ -376,6 +377,7 @@ class Spec:
     display_path: str = ""
     gpu: bool = False
     notes: tuple[str, ...] = ()
+    registry: str = ""
 
     @property
     def root(self) -> Path:

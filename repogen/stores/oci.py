@@ -508,10 +508,11 @@ class Registry:
         """Answer a challenge of the registry, which names the server that receives the password: the realm.
 
         That of a host to which the registry redirects is not answered: the host could name itself. Nor is one whose
-        realm differs from that of the registry's first challenge.
+        realm differs from that of the registry's first challenge, or is another machine without TLS, which a registry
+        on this machine could name.
         """
         realm = _origin_of_realm(response.headers.get("WWW-Authenticate", ""))
-        if not self._is_of_registry(response) or (self._realm and realm != self._realm):
+        if not self._is_of_registry(response) or (self._realm and realm != self._realm) or not _is_private(realm):
             return headers, False
         return answer(response, headers, refresh=refresh)
 
@@ -587,6 +588,13 @@ def _origin_of_realm(challenge: str) -> str:
 
     realm = urlsplit(parse_auth_header(challenge).realm or "")
     return f"{realm.scheme}://{realm.netloc}" if realm.netloc else ""
+
+
+def _is_private(realm: str) -> bool:
+    """Return whether requests to a realm are not readable on a network; an empty one is the registry."""
+    parts = urlsplit(realm)
+    host = parts.hostname or ""
+    return not realm or parts.scheme == "https" or _is_local(f"[{host}]" if ":" in host else host)
 
 
 def _reason(error: Exception) -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 
 from repogen import plugins
 from repogen.artifacts.built_model import ImportedCode
+from repogen.build import verified
 from repogen.build.fingerprint import _installed_versions, build_inputs, changes, fingerprint, spec_digest, spec_parts
 from repogen.repository.digest import sha256_bytes
 from repogen.spec.load import load_spec
@@ -61,6 +63,18 @@ def recorded(folder: Path) -> dict[str, str]:
 def reasons(old: dict[str, str], folder: Path) -> list[str]:
     """Return what changed in a project since a fingerprint was recorded."""
     return changes(old, load_spec(folder / "repogen.yaml"), "m")
+
+
+def test_another_mlflow_server_is_a_change(project: Path) -> None:
+    """It may have another model of the same name and version; a hostile one must not decide what is published."""
+    (project / "repogen.yaml").write_text("models: {m: {source: {kind: mlflow, uri: models:/m/1}}}\n")
+    spec = replace(load_spec(project / "repogen.yaml"), registry="https://trusted ")
+    other = replace(spec, registry="https://hostile ")
+    old = fingerprint(build_inputs(spec, "m"), ImportedCode({}, {}))
+    assert changes(old, spec, "m") == []
+    assert changes(old, other, "m") == ["the MLflow server of the model changed"]
+    keys = [verified._key(build_inputs(each, "m"), each.models["m"]) for each in (spec, other)]  # noqa: SLF001 - of the cache
+    assert keys[0] != keys[1]
 
 
 def test_fingerprint_contains_every_input(project: Path) -> None:

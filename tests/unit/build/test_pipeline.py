@@ -13,6 +13,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.report import Status
 from repogen.build.pipeline import BuildOptions, build, plan_build
 from repogen.errors import PublishError, SpecError
+from repogen.spec.load import load_spec
 
 from .conftest import PLAIN, ensemble_of, write_spec
 
@@ -72,6 +73,16 @@ def test_environment_alone_turns_tracking_on(spec: Spec, monkeypatch: pytest.Mon
     assert tracking is not None
     assert tracking.uri == "http://127.0.0.1:1"
     assert plan_build(spec, BuildOptions(track=False)).tracking is None
+
+
+def test_server_of_a_source_in_mlflow_is_an_input(tmp_path: Path) -> None:
+    """Without credentials, which may change; a database in the spec's directory by its relative path."""
+    (tmp_path / "repogen.yaml").write_text("models: {m: {source: {kind: mlflow, uri: models:/m/1}}}\n")
+    spec = load_spec(tmp_path / "repogen.yaml")
+    uris = ("https://trusted/x", "https://user:secret@trusted/x", "https://other/x", "sqlite:///mlflow.db")
+    plans = [plan_build(spec, BuildOptions(tracking_uri=uri, dry_run=True, track=False)) for uri in uris]
+    registries = [plan.spec.registry.strip() for plan in plans]
+    assert registries == ["https://trusted/x", "https://trusted/x", "https://other/x", "sqlite:///mlflow.db"]
 
 
 @pytest.mark.parametrize("flag", ["track", "dry_run"])

@@ -462,6 +462,20 @@ def test_realm_is_that_of_the_first_challenge(tmp_path: Path, monkeypatch: pytes
     assert (error.code, received) == ("store.denied", [])
 
 
+@pytest.mark.parametrize("host", ["auth.example.com", "192.0.2.1", "localhost:1@192.0.2.1", "127.0.0.1.example.com"])
+def test_password_is_not_sent_without_tls_to_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """A registry on this machine needs no TLS, but the token server that it names does."""
+    with hostile_registry(200, {}, b'{"token": "x"}') as (proxy, received):
+        monkeypatch.setenv("http_proxy", f"http://{proxy}")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        challenge = f'Bearer realm="http://{host}/token",service="x"'
+        answers = {path: (401, {"WWW-Authenticate": challenge}) for path in ("/v2/", "/v2/m/manifests/1")}
+        error = denied_access(tmp_path, monkeypatch, answers)
+    assert (error.code, received) == ("store.denied", [])
+
+
 def denied_access(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, dict[str, str]]]
 ) -> PublishError:
