@@ -260,13 +260,16 @@ def _with_verifier(config: Any, signer: TrustedSigner) -> Any:  # noqa: ANN401 -
     return config.use_sigstore_verifier(identity=signer.identity, oidc_issuer=signer.issuer)
 
 
-def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None) -> None:
+def require_signature(
+    version_dir: Path, name: str, signer: TrustedSigner | None, number: int | None = None
+) -> None:
     """Require the signature of a version whose files match its manifest, if there is a ``signer``.
 
     Args:
         version_dir: A version directory.
         name: The model that it must be a version of: a signature is also valid in the directory of another model.
         signer: Whose signature is required; None to require none.
+        number: The version for messages, if the directory is a copy with another number.
 
     Raises:
         PublishError: The version is not signed, or not by ``signer``; or it is one of another model.
@@ -278,7 +281,7 @@ def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None
     if not problem and (model := read_manifest(version_dir).model) != name:
         problem = f"its manifest is that of a version of {model}"
     if problem:
-        raise _rejected(f"{name} version {version_dir.name}", problem)
+        raise _rejected(f"{name} version {number or version_dir.name}", problem)
 
 
 def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSigner | None) -> None:
@@ -308,10 +311,37 @@ def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSi
             require_signature(model / str(origin), model.name, signer)
         if damage := damaged_named_files(model, read_manifest(model / str(origin)).files):
             raise _rejected(model.name, "; ".join(damage))
-        if names := unsigned_entries(model):
-            raise _rejected(model.name, f"its directory has files that are not signed: {', '.join(names)}")
+        _require_signed_entries(model)
     except OSError as error:
-        raise _rejected(model.name, f"its directory cannot be read: {reason(error)}") from error
+        raise _unreadable(model, error) from error
+
+
+def require_signed_directory(model: Path | None, signer: TrustedSigner | None) -> None:
+    """Require that a model's directory has no files that do not belong to its versions, if there is a ``signer``.
+
+    Args:
+        model: The directory that gets a version, if there is one; its config.pbtxt is replaced with that of the version.
+        signer: Whose signatures are required; None to require none.
+
+    Raises:
+        PublishError: There is such a file, or the directory cannot be read.
+    """
+    if signer is None or model is None:
+        return
+    try:
+        if is_directory(model):
+            _require_signed_entries(model)
+    except OSError as error:
+        raise _unreadable(model, error) from error
+
+
+def _require_signed_entries(model: Path) -> None:
+    if names := unsigned_entries(model):
+        raise _rejected(model.name, f"its directory has files that are not signed: {', '.join(names)}")
+
+
+def _unreadable(model: Path, error: OSError) -> PublishError:
+    return _rejected(model.name, f"its directory cannot be read: {reason(error)}")
 
 
 def _rejected(name: str, problem: str) -> PublishError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -121,11 +121,9 @@ def serve_model(
         if not model.versions:
             raise BenchError(f"{directory.name} has no version that Triton serves", code="bench.not-published")
         served = ServedModel(triton, model, client)
-        if not triton.endpoint.sees_files:  # a remote server serves its own copy
-            yield served
-            return
         try:
-            with loaded(triton, client, model):
+            # a remote server serves its own copy
+            with loaded(triton, client, model) if triton.endpoint.sees_files else nullcontext():
                 yield served
         except (RefusedError, NoResponseError) as error:
             message = f"Triton {triton.endpoint.server_version} does not serve {directory.name}: {error}"

@@ -38,6 +38,7 @@ from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.access import open_registry
 from repogen.registry.mlflow.client import servers_restored
 from repogen.registry.mlflow.uri import tracking_of
+from repogen.reporting.output import safe_text
 from repogen.serving import commands
 from repogen.smoke.inference import RefusedError
 from repogen.versions.transfer import transfer
@@ -319,7 +320,9 @@ def _mlflow_errors() -> Iterator[None]:
         yield
     except RepogenError as error:
         hint = f"; {error.hint}" if error.hint else ""
-        raise MlflowException(f"{error.message}{hint} ({error.code})", error_code=_code(error)) from error
+        message = safe_text(f"{error.message}{hint} ({error.code})")
+        # MLflow prints the causes as well, and those can contain any text of a server
+        raise MlflowException(message, error_code=_code(error)) from None
 
 
 def _code(error: RepogenError) -> int:

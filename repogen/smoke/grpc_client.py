@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
@@ -126,19 +126,20 @@ class GrpcClient:
         max_bytes: int | None = None,
     ) -> list[Arrays]:
         """Send all requests at once; return their outputs in the order of the requests."""
+        client, seconds = self._tensor_client(max_bytes), self._limits.request_seconds
+
+        def send(inputs: list[InferInput], position: SequencePosition | None) -> InferResult:
+            return client.infer(model, inputs, str(version), client_timeout=seconds, **_sequence_options(position))
+
         prepared = [_infer_inputs(inputs) for inputs in requests]
-        collector, client = _BurstCollector(len(prepared)), self._tensor_client(max_bytes)
-        with self._translated_errors():
-            for index, inputs in enumerate(prepared):
-                client.async_infer(
-                    model,
-                    inputs,
-                    partial(collector.put, index),
-                    str(version),
-                    client_timeout=self._limits.request_seconds,
-                    **_sequence_options(positions[index] if positions else None),
-                )
-            return [_outputs(result) for result in collector.results(self._limits.request_seconds)]
+        # async_infer of tritonclient would wait without an end for a response that gRPC cannot decode
+        threads = ThreadPoolExecutor(len(prepared) or 1)
+        try:
+            sent = [threads.submit(send, *each) for each in zip_longest(prepared, positions)]
+            with self._translated_errors():
+                return [_outputs(each.result()) for each in sent]
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def load(self, model: str, config: str | None, files: Mapping[str, bytes]) -> None:
         """Load a model from the server's repository, or from ``files`` (path in the model directory -> bytes)."""
@@ -208,37 +209,6 @@ class GrpcClient:
 def connect(endpoint: Endpoint, limits: Limits) -> GrpcClient:
     """Return a client of a server, with the header and the credentials that it requires."""
     return GrpcClient(endpoint.grpc, limits, endpoint.control, endpoint.credentials)
-
-
-class _BurstCollector:
-    """Collects the results of a burst, which arrive in gRPC's threads."""
-
-    def __init__(self, expected: int) -> None:
-        self._results: dict[int, InferResult] = {}
-        self._errors: list[InferenceServerException] = []
-        self._expected = expected
-        self._arrived = threading.Condition()
-
-    def put(self, index: int, result: InferResult | None, error: InferenceServerException | None) -> None:
-        """Store a result or an error; tritonclient passes both as keywords."""
-        with self._arrived:
-            if error is not None:
-                self._errors.append(error)
-            else:
-                self._results[index] = result
-            self._arrived.notify()
-
-    def results(self, seconds: float) -> list[InferResult]:
-        """Return the results in order, or raise the first error; each request has its own timeout."""
-        with self._arrived:
-            complete = self._arrived.wait_for(
-                lambda: len(self._results) + len(self._errors) == self._expected, timeout=seconds + _PROBE_SECONDS
-            )
-            if self._errors:
-                raise self._errors[0]
-            if not complete:
-                raise NoResponseError(f"{self._expected - len(self._results)} requests of a burst got no response")
-            return [self._results[index] for index in range(self._expected)]
 
 
 def _status(error: InferenceServerException) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
-from repogen.attestation.signature import require_signature
+from repogen.attestation.signature import require_signature, require_signed_directory
 from repogen.errors import PublishError, SpecError
 from repogen.files import is_directory, reason
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
@@ -120,8 +120,9 @@ def _publish_pending(
         scratch = private_repository(root)
         with work_limit("the versions", COMMAND_SECONDS):
             staged = [stage_copy(scratch, target, each.record.model, each.record.path) for each in pending]
-            for version in staged:
-                require_signature(version.version_dir, version.name, options.signer)
+            for version, selected in zip(staged, pending, strict=True):
+                require_signature(version.version_dir, version.name, options.signer, selected.record.version)
+                require_signed_directory(model_dir(target, version.name), options.signer)
             _require_loadable(staged, target, allow_breaking=options.allow_breaking)
         for version in staged:
             number = version.version

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
-from repogen.attestation.signature import require_signature
+from repogen.attestation.signature import require_signature, require_signed_directory
 from repogen.errors import PublishError, RepogenError
 from repogen.registry.sync.plan import Step, desired_version, failed, plan
 from repogen.registry.sync.preconditions import (
@@ -228,6 +228,7 @@ def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry | None) -> St
     """Download and check a missing version, without the lock: a download may take long."""
     if entry is None or step.local is None or step.local.up_to_date:
         return None
+    require_signed_directory(step.local.directory, run.options.signer)
     desired, scratch = desired_version(entry), private_repository(root)
     if step.local.intact and step.local.directory is not None:
         version_dir = step.local.directory / str(desired.version)

@@ -36,6 +36,7 @@ from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
+from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import manifest_to_json, read_manifest
 from repogen.serving.environment import without_secrets
 from tests.support.published import Publisher
@@ -358,6 +359,63 @@ def test_copies_keep_their_signature(publisher: Publisher, tmp_path: Path) -> No
     repogen.sign("m", key=key, repository=publisher.repository)
     repogen.publish("m", source=publisher.repository, target=target, signer=signer)
     assert repogen.verify(target, signer=signer).findings == ()
+
+
+def test_rejected_version_has_the_number_of_the_source(publisher: Publisher, tmp_path: Path) -> None:
+    """The copy that is checked has the next number of the target."""
+    publisher.publish()
+    publisher.publish(weights=b"2")
+    _, signer = write_keys(tmp_path)
+    with pytest.raises(PublishError, match="m version 2 is rejected: it is not signed"):
+        repogen.publish("m", source=publisher.repository, target=tmp_path / "target", signer=signer)
+
+
+def test_publish_rejects_unsigned_files_next_to_the_version(publisher: Publisher, tmp_path: Path) -> None:
+    """A Python model imports modules from the model's directory, which `publish` does not replace."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    target = Publisher(tmp_path / "target").repository
+    repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    publisher.publish(weights=b"2")
+    repogen.sign("m", key=key, repository=publisher.repository)
+    _write(target / "m" / "numpy.py")
+    with pytest.raises(PublishError, match=r"its directory has files that are not signed: numpy\.py"):
+        repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    assert not (target / "m" / "2").exists()
+    repogen.publish("m", source=publisher.repository, target=target)
+    assert (target / "m" / "2").is_dir()
+
+
+@pytest.mark.parametrize("place", ["repository", "archive"])
+def test_sync_rejects_unsigned_files_next_to_the_version(publisher: Publisher, tmp_path: Path, place: str) -> None:
+    """They are in the model's directory, which is served, or in the archive, from which it is served again."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    built = Publisher(tmp_path / "built" / "repo")
+    key, signer = write_keys(tmp_path)
+    entries = []
+    for weights in (b"1", b"2"):
+        built.publish(weights=weights)
+        entries.append(registry.register(built.repository / "m" / str(len(entries) + 1), "champion"))
+        sign_version(registry.artifacts(entries[-1]), key)
+    options = SyncOptions("champion", signer=signer)
+    (synced,) = sync(registry, publisher.repository, options, Silent()).versions
+    assert synced.action is SyncAction.PUBLISHED
+    if place == "archive":
+        registry.point("m", "champion", None)
+        (removed,) = sync(registry, publisher.repository, options, Silent()).versions
+        assert removed.action is SyncAction.UNSERVED
+    model = publisher.repository if place == "repository" else archive_dir(publisher.repository)
+    _write(model / "m" / "numpy.py")
+    registry.point("m", "champion", 1)
+    (failed,) = sync(registry, publisher.repository, options, Silent()).versions
+    assert failed.error is not None
+    assert (failed.action, failed.error.code) == (SyncAction.FAILED, "verify.signature")
+    assert "numpy.py" in failed.error.message
+    (model / "m" / "numpy.py").unlink()
+    (synced,) = sync(registry, publisher.repository, options, Silent()).versions
+    assert synced.action is SyncAction.PUBLISHED
+    assert repogen.verify(publisher.repository, signer=signer).findings == ()
 
 
 def test_sync_rejects_an_unsigned_version(publisher: Publisher, tmp_path: Path) -> None:

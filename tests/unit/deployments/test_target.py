@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
+from mlflow.exceptions import MlflowException
 
+from repogen.deployments import client
 from repogen.deployments.target import parse_target
 from repogen.deployments.tensors import json_of, wire_tensors
 from repogen.errors import SpecError
@@ -84,3 +87,14 @@ def test_outputs_are_json() -> None:
     """Text from bytes; half precision as numbers."""
     outputs = {"t": np.array([b"a", "é".encode()], object), "h": np.array([0.5], np.float16), "b": np.array([True])}
     assert json_of(outputs) == {"t": ["a", "é"], "h": [0.5], "b": [True]}
+
+
+def test_text_of_a_server_is_safe_to_print() -> None:
+    """`mlflow deployments` prints an error with its causes."""
+    with pytest.raises(MlflowException) as caught, client._mlflow_errors():
+        try:
+            raise ValueError("\x1b[2J")
+        except ValueError as error:
+            raise SpecError("rejected: \x1b[2J") from error
+    assert "rejected: \\x1b[2J" in str(caught.value)
+    assert "\x1b" not in "".join(traceback.format_exception(caught.value))

@@ -137,6 +137,27 @@ def test_large_index_is_rejected(echo: tuple[Echo, GrpcClient]) -> None:
         client.index()
 
 
+@pytest.mark.parametrize("count", [1, 8])
+def test_response_that_cannot_be_decoded_is_rejected(count: int) -> None:
+    """In a burst, gRPC's library would wait for a response without an end."""
+
+    class Undecodable(grpc.GenericRpcHandler):  # type: ignore[misc] # gRPC is not typed
+        def service(self, _: object) -> object:
+            return grpc.unary_unary_rpc_method_handler(lambda *_: b"\xff" * 8)
+
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[Undecodable()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with (
+            GrpcClient(f"127.0.0.1:{port}", Limits()) as client,
+            pytest.raises(RefusedError, match="Exception deserializing response"),
+        ):
+            client.burst("m", 1, [[WireTensor("x", "FP32", VALUES)]] * count)
+    finally:
+        server.stop(None).wait()
+
+
 def test_response_larger_than_expected_is_rejected(echo: tuple[Echo, GrpcClient]) -> None:
     """A hostile server could use all memory: a burst has up to 128 responses at a time."""
     service, client = echo
