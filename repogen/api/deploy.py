@@ -164,7 +164,8 @@ def _with_pending_error(server: ServerDeployment) -> ServerDeployment:
         return server
     error = SmokeError(
         f"{server.server} does not serve the versions of {', '.join(pending)} that the repository selects",
-        "an earlier deploy to it failed: see its report, then run `repogen deploy`, or `repogen promote --rollback`",
+        "an earlier deploy to it failed or was interrupted: see its report, then run `repogen deploy`, or `repogen "
+        "promote --rollback`",
         code="deploy.pending",
     )
     return replace(server, error=error.record)

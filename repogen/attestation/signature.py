@@ -260,9 +260,7 @@ def _with_verifier(config: Any, signer: TrustedSigner) -> Any:  # noqa: ANN401 -
     return config.use_sigstore_verifier(identity=signer.identity, oidc_issuer=signer.issuer)
 
 
-def require_signature(
-    version_dir: Path, name: str, signer: TrustedSigner | None, number: int | None = None
-) -> None:
+def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None, number: int | None = None) -> None:
     """Require the signature of a version whose files match its manifest, if there is a ``signer``.
 
     Args:
@@ -320,7 +318,7 @@ def require_signed_directory(model: Path | None, signer: TrustedSigner | None) -
     """Require that a model's directory has no files that do not belong to its versions, if there is a ``signer``.
 
     Args:
-        model: The directory that gets a version, if there is one; its config.pbtxt is replaced with that of the version.
+        model: The directory that gets a version, if there is one; its config.pbtxt is replaced.
         signer: Whose signatures are required; None to require none.
 
     Raises:

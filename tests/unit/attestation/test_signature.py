@@ -46,6 +46,8 @@ from tests.support.simulated_registry import SimulatedRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from repogen.artifacts.registry import RegistryEntry
+
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
@@ -393,7 +395,7 @@ def test_sync_rejects_unsigned_files_next_to_the_version(publisher: Publisher, t
     registry = SimulatedRegistry(tmp_path / "registry")
     built = Publisher(tmp_path / "built" / "repo")
     key, signer = write_keys(tmp_path)
-    entries = []
+    entries: list[RegistryEntry] = []
     for weights in (b"1", b"2"):
         built.publish(weights=weights)
         entries.append(registry.register(built.repository / "m" / str(len(entries) + 1), "champion"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -89,12 +91,13 @@ def test_outputs_are_json() -> None:
     assert json_of(outputs) == {"t": ["a", "é"], "h": [0.5], "b": [True]}
 
 
-def test_text_of_a_server_is_safe_to_print() -> None:
+def test_text_of_a_server_is_safe_to_print(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mlflow deployments` prints an error with its causes."""
-    with pytest.raises(MlflowException) as caught, client._mlflow_errors():
-        try:
-            raise ValueError("\x1b[2J")
-        except ValueError as error:
-            raise SpecError("rejected: \x1b[2J") from error
+    error = SpecError("rejected: \x1b[2J")
+    error.__cause__ = ValueError("\x1b[2J")
+    monkeypatch.setattr(client, "parse_target", Mock(side_effect=error))
+    deployments: Any = client.TritonDeploymentClient
+    with pytest.raises(MlflowException) as caught:
+        deployments("triton-repogen://a:1").get_deployment("m")
     assert "rejected: \\x1b[2J" in str(caught.value)
     assert "\x1b" not in "".join(traceback.format_exception(caught.value))
