@@ -32,6 +32,7 @@ _PREDICATE: Literal["https://slsa.dev/provenance/v1"] = "https://slsa.dev/proven
 _BUILD_TYPE = "https://triton-repogen.github.io/repogen/build/v1"
 _FILE, _DISTRIBUTION = "file:", "dist:"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_PLAIN_PATH = re.compile(r"[\w.~/+% -]*")
 
 
 class _Digest(Part):
@@ -156,6 +157,8 @@ def source_url(directory: Path) -> str:
 def public_url(remote: str) -> str:
     """Return the URL of a git remote without a user name or password; empty for a path on this machine.
 
+    It is also empty if the path has characters that could separate a password or a token.
+
     >>> public_url("https://user:secret@git.example/team/models.git")
     'https://git.example/team/models.git'
     >>> public_url("git@git.example:team/models.git")
@@ -164,16 +167,20 @@ def public_url(remote: str) -> str:
     ''
     """
     short = re.fullmatch(r"(?:[^@/]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/:].*)", remote)
-    if short is not None:
+    if short is not None and _PLAIN_PATH.fullmatch(short["path"]):
         return f"ssh://{short['host']}/{short['path']}"
     try:
         parts = urlsplit(remote)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:  # an address or a port that is not valid
         return ""
-    if parts.scheme not in {"https", "http", "ssh", "git"} or not parts.hostname:
+    if (
+        parts.scheme not in {"https", "http", "ssh", "git"}
+        or not parts.hostname
+        or not _PLAIN_PATH.fullmatch(parts.path)
+    ):
         return ""
-    host = f"{parts.hostname}{port}"
+    host = f"[{parts.hostname}]{port}" if ":" in parts.hostname else f"{parts.hostname}{port}"
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 

@@ -146,6 +146,17 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
     )
 
 
+def fixable(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that ``fix`` can correct, some of them only if unsafe; none in files that it does not change.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    findings = [finding for finding in findings if finding.applicability is not None]
+    skipped = {path for path in {finding.path for finding in findings} if _reason_to_skip(Path(path))}
+    return tuple(finding for finding in findings if finding.path not in skipped)
+
+
 def write(files: Iterable[FixedFile]) -> None:
     """Replace each file atomically by its corrected text.
 

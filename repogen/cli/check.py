@@ -11,7 +11,7 @@ import click
 
 from repogen.api.check import check_report
 from repogen.check.checker import CheckReport, Selection
-from repogen.check.fix import FixReport, write
+from repogen.check.fix import FixReport, fixable, write
 from repogen.check.fix import fix as fix_paths
 from repogen.check.settings import CheckSettings, find_settings
 from repogen.cli.completion import releases, rule_codes
@@ -150,7 +150,7 @@ def _text(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> 
     text = (
         statistics_text(report.findings)
         if statistics
-        else findings_text(report.findings, report.models, report.unexamined)
+        else findings_text(report.findings, report.models, fixable(report.findings), report.unexamined)
     )
     write_text(text if fixed is None else f"{text}\n{fixes_text(fixed)}", wrap=True)
 

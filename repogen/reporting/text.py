@@ -100,12 +100,15 @@ def smoke_text(reports: Sequence[SmokeReport]) -> str:
     return "\n\n".join(parts)
 
 
-def findings_text(findings: Sequence[Finding], models: int, unexamined: Sequence[str] = ()) -> str:
+def findings_text(
+    findings: Sequence[Finding], models: int, fixable: Sequence[Finding] = (), unexamined: Sequence[str] = ()
+) -> str:
     """Return one paragraph per finding, and a line with the number of models that were checked and of findings.
 
     Args:
         findings: The findings.
         models: Number of models that were checked.
+        fixable: The findings that `--fix` can correct.
         unexamined: One line for each model with code.
     """
     counts = [
@@ -115,7 +118,7 @@ def findings_text(findings: Sequence[Finding], models: int, unexamined: Sequence
     ]
     result = ", ".join(counts) + "; run `repogen explain CODE` for details" if counts else "no findings"
     lines = [*map(_finding_paragraph, findings), f"checked {_count(models, 'model')}: {result}"]
-    applicable = [finding.applicability for finding in findings]
+    applicable = [finding.applicability for finding in fixable]
     if safe := applicable.count("safe"):
         lines.append(f"{safe} can be fixed with `--fix`; `--diff` shows how")
     if unsafe := applicable.count("unsafe"):

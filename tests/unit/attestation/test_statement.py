@@ -119,6 +119,11 @@ def test_builder_on_github() -> None:
         ("https://git.example:99999/a.git", ""),
         ("https://git.example:port/a.git", ""),
         ("https://[git.example/a.git", ""),
+        ("https://user:secret@[::1]:8443/a.git", "https://[::1]:8443/a.git"),
+        (r"https:\\user:secret@git.example/a.git", ""),
+        ("https://git.example/user:secret@other/a.git", ""),
+        ("https://git.example/a.git;token=secret", ""),
+        ("git@git.example:a/b.git?token=secret", ""),
     ],
 )
 def test_urls_have_no_credentials(remote: str, url: str) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import helper
 
 from repogen.api.check import check
 from repogen.check.checker import Selection
-from repogen.check.fix import FixedFile, fix, write
+from repogen.check.fix import FixedFile, fix, fixable, write
+from repogen.cli.group import main
 from repogen.errors import PublishError
 from repogen.reporting.text import text_diff
 from repogen.targets import DEFAULT_RELEASE
@@ -170,6 +172,17 @@ def test_files_that_must_not_be_changed(repository: Path, tmp_path: Path) -> Non
         "`repogen build` wrote it: change the spec, and build again",
         "it is a symlink",
     ]
+    findings = report.remaining.findings
+    assert "safe" in {finding.applicability for finding in findings}
+    assert fixable(findings) == ()
+    assert "can be fixed" not in CliRunner().invoke(main, ["check", str(repository)]).output
+
+
+def test_number_of_findings_that_can_be_fixed(repository: Path) -> None:
+    """It is the last line."""
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace("[ 3 ]", "[ 4 ]"))
+    result = CliRunner().invoke(main, ["check", str(repository)])
+    assert result.output.endswith("\n1 can be fixed with `--fix`; `--diff` shows how\n")
 
 
 def test_versions_that_contradict_each_other(repository: Path) -> None:
