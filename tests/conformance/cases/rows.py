@@ -41,7 +41,7 @@ CASES = (
     _case(
         "graph",
         "Graph",
-        "axis 0 is the nodes of a graph, and for edges their two ends",
+        "axis 0 is the nodes of a graph; for the edge input, it is the two ends of an edge",
         {**signature(x="float32 nodes 4", edges="int64 2 edges 0..3"), "examples": "rows.py:graph"},
     ),
     _case(

@@ -34,14 +34,14 @@ CASES = (
         "known_merchants",
         "KnownMerchants",
         "batch",
-        "where() of each row; random numbers are almost never known ones",
+        "where() selects for each row; random inputs almost never contain a known merchant",
         signature(merchant="int64 batch 0..3999999999", payment="float32 batch 5"),
     ),
     _case(
         "power_transform",
         "PowerTransform",
         "batch",
-        "where() selects no NaN or infinity of the formulas of other powers",
+        "the formulas for other powers give NaN or infinity, which where() does not select",
         signature(x="float32 batch 8"),
     ),
     _case(
@@ -151,7 +151,7 @@ CASES = (
         "trending_items",
         "TrendingItems",
         "rejected:parity.drift",
-        "topk() of equal counts returns other places than TopK, which takes the first ones",
+        "for equal counts, topk() returns different indices than ONNX's TopK, which takes the first ones",
         signature(clicks="int64 batch 40 0..5"),
     ),
     _case(

@@ -110,7 +110,7 @@ CASES = (
         "tied_max_norm",
         "TiedMaxNorm",
         "rejected:source.stateful",
-        "a lookup with max_norm changes weights that later calls score",
+        "a lookup with max_norm changes the weights that later calls use to compute scores",
         signature(session="int64 batch 6 0..149"),
     ),
     _case(

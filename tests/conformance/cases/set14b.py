@@ -91,7 +91,7 @@ CASES = (
         "unet_skips",
         "UnetSkips",
         "batch",
-        "the bounds fit, and both PyTorch and the graph reject sizes that are not multiples of four",
+        "the bounds are multiples of four, and both PyTorch and the graph reject other sizes",
         signature(image="float32 batch 1 height width"),
     ),
     _onnx("onnx_quantized_convolution", "quantized_convolution", "batch", "all scales are constants"),

@@ -243,7 +243,7 @@ CASES = (
         "cache_by_position",
         "PositionCache",
         "rejected:source.stateful",
-        "a call reads positions that other calls wrote, and examples may write only later ones",
+        "a call reads cache positions that other calls wrote; examples may write only to higher positions",
         signature(x="float32 batch 4", position="int64 1 1..63"),
     ),
     _case("ragged_means", "RowMeans", "batch", "rows without elements do not exist", _RAGGED_MEANS),
