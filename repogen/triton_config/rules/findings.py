@@ -68,7 +68,7 @@ RULES: dict[str, str] = {
     "RG208": "a batching model has a dynamic first dim in every tensor",
     "RG209": "the data types of the graph can be served",
     "RG210": "the model file is an ONNX graph",
-    "RG211": "external data is complete and in the model's directory",
+    "RG211": "external data is complete and in the version's directory",
     "RG301": "the opset is supported by the target release",
     "RG302": "the IR version is supported by the target release",
     "RG303": "the target release is known",
