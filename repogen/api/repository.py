@@ -349,7 +349,8 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     if not isinstance(place, RepositoryUrl):
         return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
     with open_url(place, directory, Silent(), older=()) as opened:
-        report = run(source, lambda path: transfer(path, opened.path, name, options, opened.publish), fetch=fetch)
+        copy = partial(transfer, target=opened.path, name=name, options=options)
+        report = run(source, partial(copy, publish=opened.publish, fetch=opened.fetch_versions), fetch=fetch)
         if not dry_run:
             opened.commit()  # versions are published; this removes what a publish that was killed has left
         return opened.with_urls(report)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.versions import Manifest
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+SIGNATURE_CODE = "verify.signature"
+"""The code of the error for a version or model without the required signature."""
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
@@ -347,5 +349,5 @@ def _rejected(name: str, problem: str) -> PublishError:
         f"{name} is rejected: {problem}",
         "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it; `repogen "
         "verify` shows all differences",
-        code="verify.signature",
+        code=SIGNATURE_CODE,
     )

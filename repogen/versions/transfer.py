@@ -7,13 +7,19 @@ directory. From there it is published as by a build: under the next version numb
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
-from repogen.attestation.signature import require_signature, require_signed_directory
+from repogen.attestation.signature import (
+    SIGNATURE_CODE,
+    require_signature,
+    require_signed_directory,
+    require_signed_model,
+)
+from repogen.deploy.plan import no_fetch
 from repogen.errors import PublishError, SpecError
 from repogen.files import is_directory, reason
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
@@ -21,6 +27,7 @@ from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.layout import model_dir, models_of
+from repogen.repository.manifest import damaged_files
 from repogen.repository.ownership import require_built
 from repogen.repository.publish import publish, require_publishable
 from repogen.repository.transfer import stage_copy
@@ -31,9 +38,11 @@ from repogen.triton_config.text.parse import parse, parse_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.inventory import VersionRecord
     from repogen.artifacts.transfer import TransferOptions
     from repogen.artifacts.versions import Manifest, StagedVersion
+    from repogen.deploy.plan import Fetch
     from repogen.repository.publish import Publish
 
 
@@ -47,7 +56,12 @@ class _Selected:
 
 
 def transfer(
-    source: Path, target: Path, name: str | None, options: TransferOptions, publish: Publish = publish
+    source: Path,
+    target: Path,
+    name: str | None,
+    options: TransferOptions,
+    publish: Publish = publish,
+    fetch: Fetch = no_fetch,
 ) -> TransferReport:
     """Publish a version of one repository into another, or the newest served version of each model.
 
@@ -57,6 +71,7 @@ def transfer(
         name: The model; None for all.
         options: Which version, and how.
         publish: Publishes each version; replaced for a target in a store, and in crash tests.
+        fetch: Downloads versions of a target in a store.
 
     Returns:
         The published versions; those that the target has are not published again.
@@ -69,7 +84,7 @@ def transfer(
     if source == target:
         raise same_repository(source)
     try:
-        return _transfer(source, target, name, options, publish)
+        return _transfer(source, target, name, options, publish, fetch)
     except OSError as error:
         raise PublishError(
             f"{name or 'the repository'} cannot be copied from {source} to {target}: {reason(error)}",
@@ -95,10 +110,11 @@ def to_publish(source: Path, name: str | None, version: int | None) -> list[Path
 
 
 def _transfer(
-    source: Path, target: Path, name: str | None, options: TransferOptions, publish: Publish
+    source: Path, target: Path, name: str | None, options: TransferOptions, publish: Publish, fetch: Fetch
 ) -> TransferReport:
     with work_limit(str(source), COMMAND_SECONDS):
         selection = _selection(source, target, name, options.version)
+    selection = [_confirmed(selected, target, options.signer, fetch) for selected in selection]
     require_built(target)
     if not options.dry_run:
         sweep(target, options.stage_dir)
@@ -231,6 +247,25 @@ def _existing(target: Path, name: str, manifest: Manifest) -> int | None:
         if version.manifest is not None and version.manifest.content_sha256 == manifest.content_sha256
     ]
     return next(iter(same), None)
+
+
+def _confirmed(selected: _Selected, target: Path, signer: TrustedSigner | None, fetch: Fetch) -> _Selected:
+    """Return the selection without the target's version if that one is damaged, or not signed as required."""
+    name, number = selected.record.model, selected.existing
+    if number is None:
+        return selected
+    model = model_dir(target, name)
+    if damaged_files(model / str(number), selected.manifest):
+        return replace(selected, existing=None)
+    if signer is not None:
+        fetch(name, (number,), whole=True)
+        try:
+            require_signed_model(model, (number,), signer)
+        except PublishError as error:
+            if error.code != SIGNATURE_CODE:
+                raise
+            return replace(selected, existing=None)
+    return selected
 
 
 def _require_loadable(staged: Sequence[StagedVersion], target: Path, *, allow_breaking: bool) -> None:

@@ -36,6 +36,7 @@ from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
+from repogen.repository.inventory import read_model
 from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import manifest_to_json, read_manifest
 from repogen.serving.environment import without_secrets
@@ -387,6 +388,67 @@ def test_publish_rejects_unsigned_files_next_to_the_version(publisher: Publisher
     assert not (target / "m" / "2").exists()
     repogen.publish("m", source=publisher.repository, target=target)
     assert (target / "m" / "2").is_dir()
+
+
+def _zero(model: Path) -> None:
+    path = model / "1" / "model.onnx"
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def _sign_with_other_key(model: Path) -> None:
+    key, _ = write_keys(model.parent.parent, "other")
+    repogen.sign("m", key=key, repository=model.parent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _zero,
+        _sign_with_other_key,
+        lambda model: (model / "1" / "model.sig").unlink(),
+        lambda model: _write(model / "1" / "evil.so"),
+    ],
+)
+def test_publish_does_not_accept_a_changed_version_of_the_target(
+    publisher: Publisher, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    """Its manifest is equal, but the version is not that of the signer: another one is published."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    target = Publisher(tmp_path / "target").repository
+    first, again = (
+        repogen.publish("m", source=publisher.repository, target=target, signer=signer).versions[0] for _ in range(2)
+    )
+    assert [(each.number, each.published) for each in (first, again)] == [(1, True), (1, False)]
+    change(target / "m")
+    repaired = repogen.publish("m", source=publisher.repository, target=target, signer=signer).versions[0]
+    assert (repaired.number, repaired.published) == (2, True)
+    assert verify_signature(target / "m" / "2", signer) == ""
+    assert read_model(target, "m").newest_served == 2
+
+
+def test_publish_does_not_accept_a_changed_config_of_the_target(publisher: Publisher, tmp_path: Path) -> None:
+    """No version is signed with it."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    target = Publisher(tmp_path / "target").repository
+    repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    with (target / "m" / "config.pbtxt").open("a") as config:
+        config.write('parameters { key: "a" value { string_value: "b" } }\n')
+    with pytest.raises(PublishError) as caught:
+        repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    assert caught.value.code == "publish.edited-config"
+
+
+def test_publish_does_not_accept_a_damaged_version_of_the_target(publisher: Publisher, tmp_path: Path) -> None:
+    """Also without a required signature."""
+    publisher.publish()
+    target = Publisher(tmp_path / "target").repository
+    repogen.publish("m", source=publisher.repository, target=target)
+    _zero(target / "m")
+    assert repogen.publish("m", source=publisher.repository, target=target).versions[0].number == 2
 
 
 @pytest.mark.parametrize("place", ["repository", "archive"])

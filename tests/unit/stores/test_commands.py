@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 import repogen
-from repogen.artifacts.attestation import SigningKey
+from repogen.artifacts.attestation import SigningKey, TrustedSigner
 from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import location
@@ -202,6 +202,27 @@ def test_version_that_is_pruned_is_not_signed(
     with pytest.raises(PublishError, match="changed"):
         repogen.sign("m", 1, key=key, repository=url)
     assert not {key for key in keys(url) if key.startswith("m/1/")}
+
+
+def test_required_signature_of_a_version_in_the_store(publisher: Publisher, url: str, tmp_path: Path) -> None:
+    """A version with the same manifest is only accepted as already published if it is signed."""
+    key = private_key(tmp_path)
+    pem = serialization.load_pem_private_key((tmp_path / "key.pem").read_bytes(), None).public_key()
+    public = pem.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "key.pub").write_bytes(public)
+    signer = TrustedSigner(tmp_path / "key.pub")
+    publisher.publish("m", b"w1")
+    repogen.sign("m", key=key, repository=publisher.repository)
+
+    def publish_signed() -> tuple[int, bool]:
+        (version,) = repogen.publish("m", source=publisher.repository, target=url, signer=signer).versions
+        return version.number, version.published
+
+    assert [publish_signed() for _ in range(2)] == [(1, True), (1, False)]
+    (tmp_path / "altered").write_bytes(b"xx")
+    store_of(url).upload(tmp_path / "altered", "team/models/m/1/model.onnx", lambda _: None)
+    assert publish_signed() == (2, True)
+    assert publish_signed() == (2, False)
 
 
 def test_altered_object_is_reported(publisher: Publisher, url: str, tmp_path: Path) -> None:
