@@ -335,9 +335,9 @@ def diff(  # noqa: PLR0913 - one parameter per option
 
     Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
     is the newest version by default, and A the one before it. With --against DIR, A and B are in two repositories, and
-    both are the newest version by default. With --against models:/NAME@ALIAS or models:/NAME/VERSION, a version of the
-    MLflow registry is compared with version A of the repository, or with its newest version; it is downloaded for the
-    comparison.
+    both are the newest version by default. With --against models:/NAME@ALIAS or models:/NAME/VERSION, that version is
+    downloaded from the MLflow registry and compared with version A of the repository or, without A, with the newest
+    version in the repository.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:

@@ -146,7 +146,7 @@ class GainDocument(TypedDict):
     after_ms: float
     """Median after the pass, in milliseconds"""
     ratio: float
-    """Median over the rounds of the latency before divided by the latency after"""
+    """Latency before the pass divided by the latency after it: median over the rounds"""
     low: float
     """Lower end of the confidence interval of `ratio`"""
     high: float
@@ -702,7 +702,7 @@ class BenchRowDocument(TypedDict):
     throughput: EstimateDocument
     """Rows per second; requests per second for a model that does not batch"""
     ratio: EstimateDocument | None
-    """Speedup over the baseline at this batch size and concurrency 1; null for that row, or if there is none"""
+    """Speedup over the baseline's row at this batch size and concurrency 1; null in that row, or if there is no such row"""
     requests: int
     """Number of requests in all rounds"""
 
@@ -1314,7 +1314,7 @@ class ModelPlanDocument(TypedDict):
     dependencies: list[str]
     """Models that an ensemble uses, dependencies first"""
     fingerprint: dict[str, str]
-    """Its inputs now: digest or version by key"""
+    """What its build depends on, as of now: digest or version by key"""
     cost: CostDocument
     """Time and memory that a build of it needs"""
     shard: int | None

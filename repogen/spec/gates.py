@@ -31,7 +31,7 @@ class SmokeGate(Section):
 
 
 class ParityGate(Section):
-    """The largest difference from PyTorch, as the build measured it and in Triton's responses."""
+    """The largest difference from PyTorch, both in the build's measurements and in Triton's responses."""
 
     max_abs_diff: Tolerance | None = Field(default=None, description="Largest absolute difference")
 

@@ -53,7 +53,7 @@ class OldestSpec(Section):
 
 
 class ControlSpec(Section):
-    """The meaning of a control tensor; without values, the type is the graph's, and 0 and 1 are false and true."""
+    """The meaning of a control tensor; without `*_false_true`, its type is the graph's, 0 is false, and 1 is true."""
 
     kind: Literal[
         "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"
