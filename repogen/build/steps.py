@@ -14,6 +14,7 @@ from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.elsewhere import build_elsewhere
 from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
+from repogen.build.input_identity import observe
 from repogen.build.model_run import Notes
 from repogen.build.packages import pack, pythons_to_pack
 from repogen.build.provenance import provenance
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import BuiltModel
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.versions import ModelConfig, StagedVersion
+    from repogen.build.input_identity import ObservedInputs
     from repogen.build.model_run import ModelRun
     from repogen.build.packages import PackedPackages
     from repogen.build.session import BuildSession
@@ -67,16 +69,18 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
     dependencies = ensemble_dependencies(session.spec.models, name)
     with session.linking:
         stage_dependencies(session.private_repository, session.repository, dependencies)
+    observed = observe(session.spec, (*dependencies, name), session.repository)
     # Before the worker reads any of them: an input that is edited during the build counts as changed afterward.
     inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
     built, tested = _verified_before(session, run, inputs), ""
     if built is None:
-        built, tested = _export(session, run, threads, inputs)
+        built, tested = _export(session, run, threads, inputs, observed)
     if session.tracking is not None and session.tracking.registers:
         inputs = registered(inputs)
     config = run.step("configure", _configure, session, name, built)
     run.record(Notes(config.notes))
     staged = run.step("stage", _stage, session, config, built, inputs, _pack(session, run))
+    observed.require_unreplaced(_used(session, built), name)
     if session.triton is not None and staged.manifest.content_sha256 != tested:
         triton = run.step("server", session.triton.wait)
         smoke = run.step("smoke", smoke_staged, triton, staged)
@@ -123,7 +127,14 @@ def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, 
     return None if outcome is None else outcome.model()
 
 
-def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[str, str]) -> tuple[BuiltModel, str]:
+def _used(session: BuildSession, built: BuiltModel) -> list[Path]:
+    """Return the files that a worker read or imported."""
+    return [session.spec.root / file for file in built.imported.files]
+
+
+def _export(
+    session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[str, str], observed: ObservedInputs
+) -> tuple[BuiltModel, str]:
     """Export, optimize and validate a model, and keep the result in the cache.
 
     Returns:
@@ -137,6 +148,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
         built, tested = _work(session, run, threads, fetched), ""
     else:
         built, tested = build_elsewhere(session, session.executor, run, fetched)
+    observed.require_unreplaced(_used(session, built), name)
     if session.cache is not None:
         run.step("keep", store_verified, session.cache, session.spec, name, inputs, built, run.diagnostics)
     return built, tested

@@ -221,7 +221,7 @@ def foreign_reason(directory: Path) -> str:
 def _rename_reason(directory: Path) -> str:
     """Return why another user could rename the entries of a directory; empty if only this user and root can."""
     status = directory.stat()
-    group = 0 if _is_own_group(status.st_gid) else stat.S_IWGRP
+    group = 0 if is_own_group(status.st_gid) else stat.S_IWGRP
     return _foreign_reason(directory, writable=0 if status.st_mode & stat.S_ISVTX else stat.S_IWOTH | group)
 
 
@@ -241,7 +241,7 @@ def _directories_above(directory: Path) -> Iterator[Path]:
         yield from takewhile(lambda parent: str(parent) not in homes, Path(path).parents)
 
 
-def _is_own_group(number: int) -> bool:
+def is_own_group(number: int) -> bool:
     """Return whether a group is that of this user alone, as many distributions create one for each user."""
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())

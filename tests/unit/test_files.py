@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from repogen.files import foreign_reason, is_inside, open_regular, read_bytes, read_text, require_inside
-from repogen.files.paths import _is_own_group
+from repogen.files.paths import is_own_group
 
 
 def test_regular_file_and_a_link_to_it(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_directory_that_another_user_can_exchange(tmp_path: Path, monkeypatch: p
         path.chmod(0o755)
     for mode, is_foreign in ((0o755, False), (0o777, True), (0o1777, False), (0o775, True), (0o1775, False)):
         shared.chmod(mode)
-        monkeypatch.setattr("repogen.files.paths._is_own_group", lambda _number: False)
+        monkeypatch.setattr("repogen.files.paths.is_own_group", lambda _number: False)
         expected = f"is below {shared}, which can be written by other users" if is_foreign else ""
         assert foreign_reason(own) == expected
     shared.chmod(0o775)
-    monkeypatch.setattr("repogen.files.paths._is_own_group", lambda _number: True)
+    monkeypatch.setattr("repogen.files.paths.is_own_group", lambda _number: True)
     assert foreign_reason(own) == ""
     shared.chmod(0o777)
     monkeypatch.setenv("HOME", str(own.parent))  # whose owner controls everything in it
@@ -117,4 +117,4 @@ def test_group_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         group = grp.struct_group((name, "x", 1, members))
         monkeypatch.setattr("grp.getgrgid", lambda _number, group=group: group)
-        assert _is_own_group(1) is is_own
+        assert is_own_group(1) is is_own
