@@ -115,7 +115,7 @@ def _row_dependence(
     check = _RowCheck(comparison, allowed, dim, min(requested, limit), seed, inputs, recorder)
     for index, (model, name) in enumerate(zip((source.reference, comparison.published), names, strict=True)):
         if reason := next(filter(None, check.reasons(model, index)), ""):
-            return f"{reason} (measured with {name})"
+            return f"{reason}; measured with {name}"
         if model is comparison.published:  # a lossy graph is compared with itself
             break
     return ""

@@ -205,5 +205,5 @@ def _row_dependence(
         for index, (expected, actual) in enumerate(zip(alone, others, strict=True)):
             if reason := difference(expected, actual, allowed).reason:
                 rows_text = f"row {index} has a different output alone than {what} of {len(rows)} rows"
-                return f"{rows_text}: {reason} (measured with {name})"
+                return f"{rows_text}: {reason}; measured with {name}"
     return ""
