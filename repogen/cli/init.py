@@ -9,7 +9,7 @@ import click
 
 from repogen.cli.group import DIRECTORY, debug_option, handle_errors
 from repogen.reporting.output import write_text
-from repogen.scaffold.describe import describe
+from repogen.scaffold.describe import describe, require_local
 from repogen.scaffold.description import NO_HINTS, Hints
 from repogen.scaffold.files import IGNORED, SPEC, can_track, describe_ensemble, scaffold, scaffold_from
 from repogen.scaffold.pipelines import Pipelines
@@ -107,6 +107,7 @@ def _description(source: str | None, directory: Path, hints: Hints, *, ensemble:
         if ensemble or hints != NO_HINTS:
             raise click.UsageError("--weights, --examples, --name and --ensemble require --from")
         return None
+    require_local(source)
     return describe_ensemble(source, directory, hints.name) if ensemble else describe(source, directory, hints)
 
 

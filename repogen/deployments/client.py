@@ -75,19 +75,18 @@ def target_help() -> str:
     return _HELP
 
 
-def run_local(
-    target: str, name: str, model_uri: str, flavor: str | None = None, config: Mapping[str, object] | None = None
-) -> None:
+def run_local(name: str, model_uri: str, flavor: str | None = None, config: Mapping[str, object] | None = None) -> None:
     """Serve a registered version with the embedded Triton until Ctrl-C; nothing else is changed.
 
+    MLflow passes no target, although ``mlflow.deployments.base`` documents one.
+
     Args:
-        target: The target; its servers are not used.
         name: Name of the registered model.
         model_uri: ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS``.
         flavor: Not used.
         config: Not used.
     """
-    del target, flavor, config
+    del flavor, config
     with local_server(name, model_uri) as grpc:
         print(f"serving {name} at {grpc} (gRPC) until Ctrl-C", flush=True)  # noqa: T201 - of mlflow's command
         threading.Event().wait()

@@ -280,7 +280,8 @@ def _smoke_section(report: SmokeReport) -> str:
     outcome = verdict("passed" if report.passed else "FAILED")
     runtime = "" if report.runtime == UNKNOWN_RUNTIME else f", {report.runtime}"
     server = f"Triton {report.server_version} ({report.server}){runtime}"
-    lines = [f"{printable(report.model)} version {report.version}: {outcome} on {server}"]
+    version = f" version {report.version}" if report.version else ""
+    lines = [f"{printable(report.model)}{version}: {outcome} on {server}"]
     for check in report.checks:
         result = "warn" if check.warning else "ok" if check.passed else "FAIL"
         lines.append(f"  {verdict(result, 4)} {check.name}{': ' + check.detail if check.detail else ''}")
@@ -297,7 +298,7 @@ def _smoke_row(report: SmokeReport) -> tuple[str, ...]:
     latency = f"{report.latency.p50:.1f} / {report.latency.p95:.1f} ms" if report.latency else "-"
     outcome = "passed" if report.passed else "FAILED"
     server = f"Triton {report.server_version} ({report.server})"
-    return (report.model, str(report.version), outcome, _passed_checks(report), latency, server)
+    return (report.model, _or_dash(report.version or None), outcome, _passed_checks(report), latency, server)
 
 
 def _finding_paragraph(finding: Finding) -> str:

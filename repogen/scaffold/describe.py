@@ -10,6 +10,7 @@ from pathlib import Path
 from repogen.errors import SourceError, SpecError
 from repogen.files.archive import open_archive
 from repogen.files.content import ContentError
+from repogen.files.url import is_url
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import is_model, models_of
 from repogen.scaffold.code import describe_callable, relative_reference
@@ -48,6 +49,20 @@ def describe(path: str, directory: Path, hints: Hints = NO_HINTS) -> SpecDescrip
             return describe_repository(Path(path), directory)
     with work_limit(path):
         return SpecDescription((describe_model(path, directory, hints),))
+
+
+def require_local(source: str) -> None:
+    """Require that the source of ``--from`` is not a URL.
+
+    Raises:
+        SpecError: It is.
+    """
+    if is_url(source):
+        raise SpecError(
+            "--from needs a directory or file on this machine, not a URL",
+            "copy it to a directory first, for example with the tools of the store",
+            code="init.from",
+        )
 
 
 def _require_no(hints: Hints, subject: str, *names: str) -> None:

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE, REQUIREMENTS_FILE, RESERVED_FILES
 from repogen.artifacts.named_file import NamedFile
+from repogen.artifacts.steps import PINNED
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_bytes
 from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import code_file, directory_of_step, is_model, latest_version, models_of
+from repogen.repository.layout import code_file, directory_of_step, is_model, latest_version, models_of, requirements_in
 from repogen.repository.publish import is_foreign
 from repogen.scaffold.config_section import compared, ensemble_steps, triton_section
 from repogen.scaffold.description import ModelDescription, SpecDescription
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 _CODE = (*all_suffixes(), ".pth", ".pyw")
 _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
+_MAX_LISTED = 5
+"""Lines of a requirements.txt in one note."""
 _DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values() if dtype.name != "bfloat16"}
 
 
@@ -258,13 +261,18 @@ def _python(existing: _Existing) -> ModelDescription:
         raise _unsupported(f"{existing.relative(file)} does not exist")
     ignored = {file.name, PYTHON_FILE, "__pycache__"}  # with packed packages, model.py is generated
     others = sorted(entry for entry in existing.version_dir.iterdir() if entry.name not in ignored)
-    data = [entry for entry in others if is_file(entry)]
-    existing.require_own_files([file, *data])
+    present = [entry for entry in others if is_file(entry)]
+    existing.require_own_files([file, *present])
+    own = {REQUIREMENTS_FILE} if is_foreign(existing.directory) else RESERVED_FILES
+    data = [entry for entry in present if entry.name not in own]
+    requirements, unpinned = _requirements(existing.version_dir)
     signature = _config_signature(config)
     section, spec, notes = triton_section(config, existing.files_dir, signature)
     source: dict[str, object] = {"kind": "python", "path": existing.relative(file)}
     if data:
         source["data"] = [existing.published(entry) for entry in data]
+    if requirements:
+        source["requirements"] = requirements
     notes += [f"the directory {entry.name}/ next to {PYTHON_FILE}" for entry in others if is_directory(entry)]
     keys: dict[str, object] = {
         "inputs": {tensor.name: _declared(tensor, values=True) for tensor in signature.inputs},
@@ -282,11 +290,26 @@ def _python(existing: _Existing) -> ModelDescription:
         notes += _differences(existing, spec, signature, "python")
     comments = (
         *_guesses(signature),
-        *(f"CHECK: {note}." for note in (*_imports(file, existing, source), *_calls(file))),
+        *(f"CHECK: {note}." for note in (*unpinned, *_imports(file, existing, source), *_calls(file))),
         *_not_expressed(notes),
     )
     lines = tuple(_yaml_lines({k: v for k, v in keys.items() if v}))
     return ModelDescription(existing.name, source, comments, lines, missing, existing.copies(data))
+
+
+def _requirements(version_dir: Path) -> tuple[list[str], list[str]]:
+    """Return the requirements of a version that a spec accepts, and a note with the lines that it does not accept.
+
+    Raises:
+        MalformedRecordError: Its requirements.txt cannot be read.
+    """
+    lines = [line.partition(" #")[0].rstrip() for line in requirements_in(version_dir)]
+    pinned = [line for line in dict.fromkeys(lines) if re.fullmatch(PINNED, line)]
+    rejected = [line for line in dict.fromkeys(lines) if not re.fullmatch(PINNED, line)]
+    if not rejected:
+        return pinned, []
+    listed = ", ".join(rejected[:_MAX_LISTED]) + (" …" if len(rejected) > _MAX_LISTED else "")
+    return pinned, [f"requirements must be NAME==VERSION; these lines of {REQUIREMENTS_FILE} are not: {listed}"]
 
 
 def _guesses(signature: Signature) -> Iterator[str]:

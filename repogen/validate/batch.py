@@ -10,6 +10,7 @@ import numpy as np
 from repogen.artifacts.built_model import BatchReport
 from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ConfigError
+from repogen.validate.parity import original_name
 from repogen.validate.rows import RowProbe, RowRecorder
 from repogen.validate.runtime import accepts_nan
 
@@ -110,11 +111,11 @@ def _row_dependence(
     if inputs is None:
         return _EQUAL_ROWS
     code = source.origin if isinstance(source.origin, PassThroughSource) else None
-    names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
+    names = (f"the {original_name(source)}", code.served if code else "ONNX Runtime")
     check = _RowCheck(comparison, allowed, dim, min(requested, limit), seed, inputs, recorder)
     for index, (model, name) in enumerate(zip((source.reference, comparison.published), names, strict=True)):
         if reason := next(filter(None, check.reasons(model, index)), ""):
-            return f"{reason} ({name})"
+            return f"{reason}; measured with {name}"
         if model is comparison.published:  # a lossy graph is compared with itself
             break
     return ""

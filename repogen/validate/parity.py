@@ -315,13 +315,13 @@ class _Sweep:
         for name, description in self._not_finite.items():
             yield (
                 f"for inputs {description}, output {name!r} has NaN or infinite values that the "
-                f"{_original(self._source)} does not return: if clients can send such inputs, change the division, "
+                f"{original_name(self._source)} does not return: if clients can send such inputs, change the division, "
                 "logarithm or exponential in forward, or try another exporter"
             )
         if self._different_for_nan:
             names = ", ".join(map(repr, self._different_for_nan))
             yield (
-                f"for inputs with NaN, ONNX Runtime and the {_original(self._source)} return different values of "
+                f"for inputs with NaN, ONNX Runtime and the {original_name(self._source)} return different values of "
                 f"{names}: if clients send NaN, such as for missing values, replace it in forward with "
                 "torch.nan_to_num, or set examples: with NaN, which makes a difference an error"
             )
@@ -352,7 +352,7 @@ def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: Sweep
         raise _declared_size_error(source, case, error) from error
     if reason := has_nan(outputs):
         raise ParityError(
-            f"the {_original(source)} itself returns NaN at {case.name}: {reason}",
+            f"the {original_name(source)} itself returns NaN at {case.name}: {reason}",
             source.declare or "check the weights and the example inputs: outputs with NaN cannot be compared",
             code="parity.not-finite",
         )
@@ -371,7 +371,7 @@ def _declared_size_error(source: SourceModel, case: SweepCase, error: SourceErro
         keys = " and ".join(f"dims.{name}" for name in dims)
         hint += f"; or narrow {keys} in the spec to sizes that the model supports"
     return ExportError(
-        f"the {_original(source)} itself fails at {_failing_sizes(source, case, dims)}: {error.message}",
+        f"the {original_name(source)} itself fails at {_failing_sizes(source, case, dims)}: {error.message}",
         f"{hint}: {working}" if working else hint,
         code="source.outputs" if has_other_outputs else "source.declared-size",
         where=error.where,
@@ -423,13 +423,14 @@ def _require_determinism(
     reason = difference(outputs, source.reference(inputs), tolerances).reason
     if reason:
         raise ParityError(
-            f"the {_original(source)} returns different outputs for the same inputs: {reason}",
+            f"the {original_name(source)} returns different outputs for the same inputs: {reason}",
             "make it deterministic: look for torch.rand, dropout with training=True, or buffers that forward changes",
             code="parity.non-deterministic",
         )
 
 
-def _original(source: SourceModel) -> str:
+def original_name(source: SourceModel) -> str:
+    """Return what the published model is compared with, for a sentence."""
     if source.against:
         return f"reference {source.against}"
     if isinstance(source.origin, PassThroughSource):
@@ -452,7 +453,7 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str, atol: flo
         lines.append(f"  and {len(failed) - _MAX_LISTED} more")
     published = source.origin.served if isinstance(source.origin, PassThroughSource) else "ONNX Runtime"
     summary = (
-        f"{published} disagrees with the {_original(source)} in {len(failed)} of {len(report.cases)} cases"
+        f"{published} disagrees with the {original_name(source)} in {len(failed)} of {len(report.cases)} cases"
         f"{f'; {cause}' if cause else ''}:"
     )
     hint = _rounding_hint(failed, source, atol) or _drift_hint(report, failed, source, cause)

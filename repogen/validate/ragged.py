@@ -11,6 +11,7 @@ from repogen.artifacts.built_model import BatchReport
 from repogen.errors import ConfigError, RepogenError
 from repogen.triton_config.text.ragged import batch_input, scattered
 from repogen.validate.compare import difference
+from repogen.validate.parity import original_name
 from repogen.validate.sweep import SweepCase
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def check_ragged(
     batch = _RaggedBatch(triton, source.signature)
     reason = _unsuitable_reason(source, batch, requested)
     rows = [] if reason else _example_rows(source, batch, requested, seed)
-    for model, name in ((source.reference, "PyTorch"), (comparison.published, "ONNX Runtime")):
+    for model, name in ((source.reference, f"the {original_name(source)}"), (comparison.published, "ONNX Runtime")):
         reason = reason or _row_dependence(allowed, batch, model, rows, name)
     if reason:
         raise ConfigError(
@@ -197,11 +198,12 @@ def _row_dependence(
         together = batch.outputs(model, rows)
         reversed_order = batch.outputs(model, rows[::-1])[::-1]
     except ValueError as error:
-        return f"{error}: name a batch_output, or return one row for each row of a batch ({name})"
+        return f"{error}: name a batch_output, or return one row for each row of a batch (measured with {name})"
     except RepogenError as error:
         return f"a batch of rows with {[len(next(iter(row.values()))) for row in rows]} elements fails: {error.message}"
     for others, what in ((together, "in a batch"), (reversed_order, "in a batch in another order")):
         for index, (expected, actual) in enumerate(zip(alone, others, strict=True)):
             if reason := difference(expected, actual, allowed).reason:
-                return f"row {index} has a different output alone than {what} of {len(rows)} rows: {reason} ({name})"
+                rows_text = f"row {index} has a different output alone than {what} of {len(rows)} rows"
+                return f"{rows_text}: {reason}; measured with {name}"
     return ""

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from mlflow.exceptions import MlflowException
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlHeader, ControlMode
-from repogen.deployments.client import local_server
+from repogen.deployments import client
 from repogen.serving import control
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.smoke.grpc_client import GrpcClient
@@ -134,8 +135,19 @@ def test_command_line(team: Project, address: tuple[str, Path]) -> None:
 
 
 @pytest.mark.usefixtures("team")
-def test_local_server() -> None:
+def test_run_local(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What `run-local` serves responds as PyTorch does."""
-    with local_server("tiny", "models:/tiny/2") as grpc, GrpcClient(grpc, Limits()) as client:
-        y: Any = client.infer("tiny", 2, [WireTensor("x", "FP32", X)])["y"]
-    np.testing.assert_allclose(y, expected(1), atol=1e-5)
+    outputs: list[Any] = []
+
+    class Waiting:
+        """Sends a request instead of waiting for Ctrl-C."""
+
+        def wait(self) -> None:
+            grpc = capsys.readouterr().out.partition("serving tiny at ")[2].partition(" ")[0]
+            with GrpcClient(grpc, Limits()) as triton:
+                outputs.append(triton.infer("tiny", 2, [WireTensor("x", "FP32", X)])["y"])
+
+    monkeypatch.setattr(client, "threading", SimpleNamespace(Event=Waiting))
+    run_local: Any = deployments.run_local
+    run_local("triton-repogen", "tiny", "models:/tiny/2", config={})
+    np.testing.assert_allclose(outputs, [expected(1)], atol=1e-5)

@@ -70,7 +70,7 @@ def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
             artifact=PythonArtifact((root / source.path).resolve(), signature, source.requirements),
             published=second,
             original=f"first instance of {source.path}",
-            served="a second instance of it",
+            served=f"the second instance of {source.path}",
             assumed_max_batch=max_batch_size,
         ),
         signature=signature,
@@ -142,7 +142,8 @@ def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
     unlisted = [
         name
         for name in sorted(_imported_packages(path) - provided)
-        if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed_names
+        # a package that is not installed here usually has the name of its distribution
+        if not {canonicalize_name(distribution) for distribution in distributions.get(name, (name,))} & listed_names
     ]
     if len(unlisted) == 1:
         yield f"{source.path} imports {unlisted[0]}, which is not in requirements: it must be installed on the server"

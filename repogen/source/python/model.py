@@ -115,16 +115,19 @@ class PythonModel:
                 "declare the outputs that the code returns",
             )
         array = arrays[spec.name]
-        fits = array.dtype == numpy_dtype(spec.dtype) and array.ndim == len(spec.shape)
+        declared_dtype = numpy_dtype(spec.dtype)
+        fits = array.dtype == declared_dtype and array.ndim == len(spec.shape)
         for size, dim in zip(array.shape, spec.shape, strict=False):
             fits &= size == (sizes.setdefault(dim, size) if isinstance(dim, str) else dim)
         if not fits:
             dtype = "string" if array.dtype.kind == "O" else str(array.dtype)
             declared = f"{spec.dtype} [{', '.join(map(str, spec.shape))}]"
+            scalar = declared_dtype.name + ("_" if declared_dtype.name in {"bool", "object"} else "")
+            example = "" if array.dtype == declared_dtype else f", for example with .astype(np.{scalar})"
             raise self.code.error(
                 f"output {spec.name!r} is {dtype} {list(array.shape)}, declared {declared}"
                 + (f" with {', '.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else ""),
-                "correct outputs: in the spec, or the code, for example with .astype(np.int64)",
+                f"correct outputs: in the spec, or the code{example}",
             )
         return array
 

@@ -154,11 +154,20 @@ def _input_name_findings(config: ModelConfig, signature: Signature, spare: Seque
         if name not in available:
             message = f"input {name!r} is not in the graph"
             yield Finding("RG201", "error", message, _graph_names(required), f"input[{index}].name")
+    unknown = [name for name in declared if name not in available]
+    verb = "is" if len(unknown) == 1 else "are"
+    hint = (
+        f"declare it, or rename {listed(map(repr, unknown))}, which {verb} not in the graph"
+        if unknown
+        else "declare it"
+    )
     for spec in signature.inputs:
         # Triton completes a config without any input, which RG113 reports.
         if declared and spec.name not in declared and spec.name not in fed_names:
             message = f"the graph's input {spec.name!r} is not declared"
-            yield Finding("RG202", "error", message, "declare it", "input", _entry(spec, config.max_batch_size))
+            # an input with the wrong name may be meant, and a further one would not make the model load
+            fix = "" if unknown else _entry(spec, config.max_batch_size)
+            yield Finding("RG202", "error", message, hint, "input", fix)
     yield from _optional_findings(config, set(required), {spec.name for spec in spare})
     yield from _fed_input_findings(config, declared, available)
 

@@ -117,6 +117,15 @@ def test_input_that_is_not_declared(repository: Path) -> None:
     assert check(repository) == []
 
 
+def test_input_with_a_wrong_name(repository: Path) -> None:
+    """A second input is not added: the model would still be rejected."""
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace('"x"', '"X"'))
+    missing, wrong = check(repository)
+    assert (wrong.code, wrong.hint) == ("RG201", "the graph has 'x'")
+    assert (missing.code, missing.hint) == ("RG202", "declare it, or rename 'X', which is not in the graph")
+    assert fixable([wrong, missing]) == ()
+
+
 def test_names_in_a_graph_are_quoted(repository: Path) -> None:
     """The name of an input of somebody else's graph does not become a field of the user's config."""
     name = 'z" data_type: TYPE_FP32 dims: [ 4 ] }\nparameters { key: "EXECUTION_ENV_PATH" }\ninput { name: "q\\'

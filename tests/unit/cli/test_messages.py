@@ -53,6 +53,15 @@ def test_missing_package_has_the_command_for_this_installation(extra: str, monke
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("option", [[], ["--ensemble"]])
+def test_init_from_a_url(option: list[str], tmp_path: Path) -> None:
+    """The message does not state that the repository does not exist."""
+    result = CliRunner().invoke(main, ["init", str(tmp_path), "--from", "s3://acme-models/production", *option])
+    assert result.exit_code == 2
+    assert "--from needs a directory or file on this machine, not a URL" in result.stderr
+    assert "hint: copy it to a directory first, for example with the tools of the store" in result.stderr
+
+
 @pytest.mark.parametrize("arguments", [["history", "m"], ["sync", "--alias", "champion"], ["promote", "m"]])
 def test_registry_that_is_down(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint does not suggest an option that the command does not have."""

@@ -96,6 +96,9 @@ def test_smoke_report_names_failed_checks() -> None:
     """The whole report, with the failed checks."""
     failed = replace(SMOKE, model="bert", checks=(SmokeCheck("golden batch=2", passed=False, detail="off by 0.3"),))
     assert (GOLDEN / "smoke.md").read_text(encoding="utf-8") == smoke_markdown([SMOKE, failed])
+    unread = smoke_markdown([replace(failed, version=0)])
+    assert "**bert** failed:" in unread
+    assert "| bert | - |" in unread
 
 
 def test_promotion_lists_failed_gates_first() -> None:

@@ -97,6 +97,13 @@ def test_runtime_of_a_remote_server_is_not_printed() -> None:
     assert first.endswith(f"on Triton {SMOKE.server_version} ({SMOKE.server})")
 
 
+def test_smoke_of_a_model_that_cannot_be_read() -> None:
+    """No version is known."""
+    text = smoke_text([replace(SMOKE, version=0)])
+    assert text.startswith("digits: FAILED on Triton")
+    assert text.splitlines()[-1].split()[:3] == ["digits", "-", "FAILED"]
+
+
 def test_smoke_table() -> None:
     """Each check has a verdict, and the table counts them."""
     rows = smoke_text([SMOKE]).splitlines()

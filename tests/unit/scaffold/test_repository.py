@@ -121,6 +121,35 @@ def test_packed_packages(repository: Path) -> None:
     assert "the directory packages/ next to model.py" in text
 
 
+def test_requirements(repository: Path) -> None:
+    """They are not data, whose copy would have a name that repogen uses; a package need not be installed here."""
+    version = repository / "p" / "1"
+    (version / "model.py").write_text("import numpy, no_such_package, torch\n")
+    (version / "requirements.txt").write_text("# Ours.\nno-such-package==1.2  # pinned\ntorch>=2\n-r more.txt\n")
+    text, models = spec_of(repository / "p")
+    assert models["p"]["source"] == {
+        "kind": "python",
+        "path": "../repo/p/1/model.py",
+        "data": ["p/1/vocab.txt"],
+        "requirements": ["no-such-package==1.2"],
+    }
+    assert "CHECK: requirements must be NAME==VERSION; these lines of requirements.txt are not: torch>=2, -r m" in text
+    assert "imports torch, which is not in requirements" in text
+
+
+def test_files_of_a_build_are_not_data(repository: Path) -> None:
+    """Next to a manifest, the files with repogen's names are its own; elsewhere, they are the user's."""
+    version = repository / "p" / "1"
+    (version / "golden.npz").touch()
+    assert describe(str(repository / "p"), repository.parent).models[0].source["data"] == [
+        "repo/p/1/golden.npz",
+        "repo/p/1/vocab.txt",
+    ]
+    for name in ("manifest.json", "config.pbtxt", "attestation.json", "sbom.cdx.json", "model.sig", "golden.json"):
+        (version / name).touch()
+    assert spec_of(repository / "p")[1]["p"]["source"]["data"] == ["p/1/vocab.txt"]
+
+
 def test_sizes_of_a_warmup(repository: Path) -> None:
     """The dims of a warmup's request that are dynamic in the model; without them, the spec cannot be built."""
     request = 'inputs { key: "IN" value { data_type: TYPE_INT64 dims: 7 zero_data: true } }'

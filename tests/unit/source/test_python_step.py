@@ -169,6 +169,21 @@ def test_wrong_responses(load: Callable[..., SourceModel], body: str, message: s
     assert message in rejection(load, body).message
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype", "hint"),
+    [
+        ("np.zeros((2, 1))", "float32", ", or the code, for example with .astype(np.float32)"),
+        ("np.zeros((2, 1))", "bool", ", or the code, for example with .astype(np.bool_)"),
+        ("np.zeros((3, 1), np.float32)", "float32", ", or the code"),
+    ],
+)
+def test_hint_has_the_declared_dtype(load: Callable[..., SourceModel], value: str, dtype: str, hint: str) -> None:
+    """No conversion is suggested if only the shape is wrong."""
+    outputs = {"length": {"dtype": dtype, "shape": ["batch", 1]}}
+    body = f"return [pb.InferenceResponse([pb.Tensor('length', {value})]) for r in requests]"
+    assert rejection(load, body, outputs=outputs).hint == f"correct outputs: in the spec{hint}"
+
+
 def test_exception_has_the_line_of_the_original_file(load: Callable[..., SourceModel]) -> None:
     """The location is in the user's file, not in the model directory that was run."""
     assert rejection(load, "raise ValueError('no')").where == "step.py:12"

@@ -141,7 +141,7 @@ def test_onnx_model_is_measured(as_source: AsSource) -> None:
     """Rows may be independent in PyTorch only."""
     source = as_source(Of(lambda x: x))
     report = measure(source, onnx_model=lambda inputs: {"output": inputs["x"] - inputs["x"].mean(0)})
-    assert report.reason.endswith("(ONNX Runtime)")
+    assert report.reason.endswith("; measured with ONNX Runtime")
 
 
 @pytest.mark.parametrize(

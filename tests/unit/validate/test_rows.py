@@ -140,7 +140,7 @@ def test_rows_with_nan_alone_do_not_prevent_batches(
 def test_rows_that_are_dropped_only_for_zeros_are_found(as_source: AsSource, tmp_path: Path) -> None:
     """A row of zeros is padding for such a model."""
     report = measured(positive(as_source(Of(lambda x: x[x.abs().sum(1) > 0]))), tmp_path)
-    assert report.reason.endswith("a batch of 3 has 1 output row (PyTorch)")
+    assert report.reason.endswith("a batch of 3 has 1 output row; measured with the PyTorch model")
 
 
 def repeated(x: torch.Tensor) -> torch.Tensor:
