@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Process exit codes; with several failures the earliest step's is used."""
+    """Process exit codes; with several failures, the lowest one is used."""
 
     OK = 0
     GATE = 1

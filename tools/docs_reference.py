@@ -106,7 +106,7 @@ def cli_page() -> str:
         "## Exit codes",
         "| Code | Meaning |\n|---:|---|\n"
         + "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-        + "\n\nWith several failures, the exit code is that of the earliest step; `--json` has all of them.",
+        + "\n\nWith several failures, the exit code is the lowest of their codes; `--json` has all of them.",
     ]
     parts += _command_sections(main, "repogen")
     return "\n\n".join(parts) + "\n"
