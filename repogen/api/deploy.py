@@ -145,7 +145,7 @@ def deploy_synced(
     )
     if not changed and not removed:
         inspected = run_deploy(*sorted(unchanged_models), dry_run=True)
-        return replace(inspected, servers=tuple(map(_with_pending_error, inspected.servers)))
+        return replace(inspected, servers=tuple(map(_with_pending_error, inspected.servers)), dry_run=False)
     result = run_deploy(*changed, unload=removed)
     if result.exit_code or not unchanged_models:
         return result

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from repogen.spec.models import Spec
     from repogen.stores.interface import Store
 
+_ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+
 
 def versions(
     name: str | None = None,
@@ -346,6 +348,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         return run(source, partial(_write_package, place, _single(name), options, form), fetch=fetch)
     if isinstance(place, RepositoryUrl) and place.scheme == PackageFormat.OCI:
         return run(source, partial(_push_image, place, _single(name), options), fetch=fetch)
+    _require_repository_name(place)
     if not isinstance(place, RepositoryUrl):
         return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
     with open_url(place, directory, Silent(), older=()) as opened:
@@ -365,6 +368,21 @@ def _single(name: str | None) -> str:
     if name is None:
         raise SpecError("a package contains one model", "specify the name of the model", code="publish.format")
     return name
+
+
+def _require_repository_name(place: Path) -> None:
+    """Require that a repository does not have the name of an archive.
+
+    Raises:
+        SpecError: It does.
+    """
+    if place.name.lower().endswith(_ARCHIVE_SUFFIXES):
+        raise SpecError(
+            f"{place} is the name of an archive, but without --format the target is a repository, which is a directory",
+            "to write an archive, pass --format sagemaker and a name that ends with .tar.gz; to publish to a "
+            "repository, choose another name",
+            code="publish.format",
+        )
 
 
 def _package_format(name: str) -> PackageFormat:

@@ -53,7 +53,7 @@ class DeployAction(Enum):
     UNLOADED = "unloaded"
     """The server no longer serves it, as requested."""
     SKIPPED = "skipped"
-    """The deploy stopped before this model."""
+    """The deploy stopped before this model, nothing was to be done, or a server that polls has to unload it."""
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class SyncedVersion:
         version: The registry's version number; None if the row is not about one version.
         note: Explanation for the report.
         error: Why it failed.
+        held: Whether the model is not changed because ``repogen rollback`` holds a version.
     """
 
     model: str
@@ -85,6 +86,7 @@ class SyncedVersion:
     version: int | None = None
     note: str = ""
     error: ErrorRecord | None = None
+    held: bool = False
 
 
 @dataclass(frozen=True)

@@ -162,8 +162,8 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
             code="verify.key",
         ) from error
     path = version_dir / SIGNATURE_FILE
-    if not os.path.lexists(path):
-        return f"it is not signed: {SIGNATURE_FILE} is missing"
+    if missing := missing_signature(version_dir):
+        return missing
     try:
         _require_bounded(version_dir)
         with redirect_stdout(io.StringIO()):  # the library prints warnings
@@ -173,6 +173,11 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
         if isinstance(error, OSError):
             raise_if_exhausted(error)
         return f"{SIGNATURE_FILE} is not valid: {str(error) or type(error).__name__}"
+
+
+def missing_signature(version_dir: Path) -> str:
+    """Return that a version is not signed; empty if it has a signature, valid or not."""
+    return "" if os.path.lexists(version_dir / SIGNATURE_FILE) else f"it is not signed: {SIGNATURE_FILE} is missing"
 
 
 def unsigned_entries(model: Path) -> tuple[str, ...]:

@@ -227,7 +227,7 @@ class LiveServer:
             if self.client.live():
                 raise SmokeError(
                     f"{self.address}: the server did not complete a request in time: {error}",
-                    "pass a longer --timeout",
+                    "run `repogen deploy` with a longer --timeout",
                     code="deploy.timeout",
                 ) from error
             raise SmokeError(

@@ -135,7 +135,9 @@ class Rollout:
         before = self.server.snapshot(name).versions
         self.progress.step(name, "unload")
         if before and not self.server.unload(name):
-            note = "the server polls: it unloads a model that is no longer in its repository"
+            note = (
+                "the server is in mode poll or none: if it polls, it unloads a model that its repository no longer has"
+            )
             return ModelDeployment(name, DeployAction.SKIPPED, before=before, serving=before, note=note)
         return ModelDeployment(name, DeployAction.UNLOADED, before=before, serving=())
 
@@ -312,7 +314,7 @@ class Rollout:
 
     def _hint(self, attempt: _Attempt) -> str:
         return (
-            "the server polls its repository, so only the repository can change what it serves: "
+            "the server is in mode poll or none, so this command cannot change what it serves; if it polls, "
             f"{self._rollback_hint(attempt)}"
         )
 
@@ -325,9 +327,9 @@ class Rollout:
         return SmokeError(
             f"{name}: after {self.poll_seconds:g} s, {self.server.address} serves {_versions_text(serving)}, but the "
             f"repository selects {_versions_text(expected)}",
-            "the server is not in explicit mode: if it polls, pass a --timeout longer than its --repository-poll-secs; "
-            "in mode none it never loads a new version: start it with --model-control-mode=explicit. Also check that "
-            f"its repository has the same content as {self.repository}",
+            "the server is in mode poll or none: if it polls, run `repogen deploy` with a --timeout longer than its "
+            "--repository-poll-secs; in mode none it never loads a new version: start it with "
+            f"--model-control-mode=explicit. Also check that its repository has the same content as {self.repository}",
             code="deploy.not-polled",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.deployment import DeployAction
 from repogen.files.url import relative_text
 from repogen.reporting.markdown import outcome_page
 from repogen.reporting.table import table
@@ -77,9 +78,25 @@ def _result(report: DeployReport) -> str:
     total = f"{len(report.servers)} server{'' if len(report.servers) == 1 else 's'}"
     if report.dry_run and not report.exit_code:
         names = dict.fromkeys(printable(model.model) for _, model in report.pending)
-        return f"{repository}: nothing was done (--dry-run); to deploy: {', '.join(names) or 'nothing'}"
+        if not names:
+            return f"{repository}: nothing to deploy (--dry-run)"
+        return f"{repository}: nothing was done (--dry-run); to deploy: {', '.join(names)}"
     if report.interrupted:
         return f"{repository}: interrupted; deployed to {complete} of {total}"
     if report.exit_code:
         return f"{repository}: failed; deployed to {complete} of {total}"
-    return f"{repository}: deployed to {total}"
+    return f"{repository}: {_success(report, total)}"
+
+
+def _success(report: DeployReport, total: str) -> str:
+    """Return the result without errors; models are skipped if nothing is to be deployed, or by a server that polls."""
+    changed = sum(any(model.action is not DeployAction.SKIPPED for model in server.models) for server in report.servers)
+    skipped = ", ".join(
+        f"{printable(model.model)} on {server}"
+        for server, model in report.pending
+        if model.action is DeployAction.SKIPPED
+    )
+    if skipped:
+        result = f"deployed to {changed} of {total}; not unloaded" if changed else "nothing was unloaded"
+        return f"{result}, because the server polls or is in mode none: {skipped}"
+    return f"deployed to {total}" if changed else "nothing to deploy"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.files.url import is_model_uri
 from repogen.reporting.json import relative_path
 from repogen.reporting.markdown import diff_page
 from repogen.reporting.notes import size_text
@@ -13,7 +14,7 @@ from repogen.spec.problems import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from repogen.artifacts.difference import DiffReport, WeightsDiff
+    from repogen.artifacts.difference import DiffReport, VersionRef, WeightsDiff
 
     Rows = list[tuple[str, str, str]]
 
@@ -49,15 +50,24 @@ def diff_markdown(report: DiffReport) -> str:
 
 
 def _titles(report: DiffReport) -> tuple[str, str]:
-    return f"version {report.before.version}", f"version {report.after.version}"
+    """Return the headings of both versions, with their repositories if the numbers do not tell them apart."""
+    before, after = report.before, report.after
+    if before.version == after.version or is_model_uri(before.repository):
+        return _place(before), _place(after)
+    return f"version {before.version}", f"version {after.version}"
+
+
+def _place(ref: VersionRef) -> str:
+    """Return a version and its repository; the URI of a registered version has its number in the registry."""
+    repository = relative_path(str(ref.repository))
+    return repository if is_model_uri(ref.repository) else f"version {ref.version} of {repository}"
 
 
 def _headline(report: DiffReport) -> str:
     before, after = report.before, report.after
     if before.repository == after.repository:
         return f"{before.model}: version {before.version} -> version {after.version}"
-    places = (f"version {each.version} of {relative_path(str(each.repository))}" for each in (before, after))
-    return f"{before.model}: {' -> '.join(places)}"
+    return f"{before.model}: {_place(before)} -> {_place(after)}"
 
 
 def _summary(report: DiffReport) -> Iterator[str]:

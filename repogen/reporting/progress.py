@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+_KIB = 2**10
 _MEGABYTE = 10**6
 _MAX_LENGTH = 2_000
 _ENDED = {"done": "green", "failed": "red"}
@@ -43,6 +44,17 @@ _STEPS = {
     "confirm": "confirm in MLflow's registry",
 }
 """What a step does, where its name does not explain it."""
+
+
+def _amount(done: int, total: int) -> str:
+    """Return how much of a file was transferred.
+
+    >>> _amount(0, 300), _amount(2_000, 500_000), _amount(10**6, 2 * 10**6)
+    ('0 of 1 KiB', '2 of 489 KiB', '1 of 2 MB')
+    """
+    if total < _MEGABYTE:
+        return f"{-(-done // _KIB)} of {-(-total // _KIB)} KiB"
+    return f"{done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB"
 
 
 @contextmanager
@@ -85,7 +97,7 @@ class PlainProgress:
         tenth = 10 * done // total if total else 0
         if tenth > self._printed.get(what, -1):
             self._printed[what] = tenth
-            self._line(f"{what}: {done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB")
+            self._line(f"{what}: {_amount(done, total)}")
 
     def _line(self, text: str) -> None:
         write_text(f"[{time.monotonic() - self._begun:6.1f}s] {printable(text, _MAX_LENGTH)}", err=True)
@@ -115,7 +127,7 @@ class LiveProgress:
 
     def download(self, what: str, done: int, total: int) -> None:
         """Update the bar."""
-        self._show(what, f"{done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB", done, total)
+        self._show(what, _amount(done, total), done, total)
 
     def close(self) -> None:
         """Remove the lines of steps that have not ended: the command has, and its report follows."""

@@ -124,7 +124,7 @@ def _promotion_outcome(report: PromotionReport) -> str:
 
 
 def _step_text(step: StepMove) -> str:
-    old = "" if not step.moves else "none -> " if step.old is None else f"{step.old} -> "
+    old = f"{step.old} -> " if step.moves and step.old is not None else ""
     return f"{step.model} version {old}{step.new}"
 
 
@@ -167,4 +167,13 @@ def _sync_outcome(report: SyncReport) -> str:
         return "unchanged"
     if not report.versions:
         return f"no model has the alias {report.alias}, and none is served"
-    return "up to date with the registry"
+    ignored = [version for version in report.versions if version.action is SyncAction.IGNORED]
+    held = sum(version.held for version in ignored)
+    pending = sum(version.version is not None for version in ignored)  # others have no version in the registry
+    states = [f"{_models(count)} {state}" for count, state in ((held, "held"), (pending, "pending")) if count]
+    return f"nothing changed; {', '.join(states)}" if states else "up to date with the registry"
+
+
+def _models(count: int) -> str:
+    """Return a number of models as the subject of a sentence."""
+    return "1 model is" if count == 1 else f"{count} models are"

@@ -97,7 +97,7 @@ def require_built(repository: Path) -> None:
         alias = next(iter(owner.aliases), "champion")
         raise PublishError(
             f"{repository} is written by `repogen sync`: its version numbers come from the registry",
-            f"build into another repository (--repository), then `repogen promote NAME --alias {alias}` and "
+            f"build or publish into another repository, then `repogen promote NAME --alias {alias}` and "
             f"`repogen sync --alias {alias} --repository {repository}`",
             code="publish.synced-repository",
         )

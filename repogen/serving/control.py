@@ -65,7 +65,8 @@ def refusal(message: str) -> SmokeError | None:
     if "is restricted" in message:
         return SmokeError(
             f"the server's control API requires a header: {message}",
-            f"set {VARIABLE}=KEY=VALUE, or pass --control-header",
+            f"set {VARIABLE}=KEY=VALUE, or pass --control-header; if `repogen serve` started the server, start it with "
+            "the same variable",
             code="smoke.control-header",
         )
     if "explicit model load" in message:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.verification import Discrepancy, VerifyReport
-from repogen.attestation.signature import unsigned_entries, verify_signature
+from repogen.attestation.signature import missing_signature, unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
 from repogen.files import raise_if_exhausted, reason
@@ -133,13 +133,15 @@ def _config_findings(model: ModelRecord) -> Iterator[str]:
 
 
 def _version_findings(version: VersionRecord, signer: TrustedSigner | None) -> Iterator[str]:
-    """Yield what differs; the signature of a version is verified only if nothing else does."""
+    """Yield what differs; a signature is verified only if nothing else does, but one that is missing is a finding."""
     if version.manifest is None:
         yield version.problem
         return
     findings = [*_file_findings(version, version.manifest), *_attestation_findings(version, version.manifest)]
     yield from findings
-    if signer is not None and not findings and (problem := verify_signature(version.path, signer)):
+    if signer is None:
+        return
+    if problem := missing_signature(version.path) if findings else verify_signature(version.path, signer):
         yield problem
 
 

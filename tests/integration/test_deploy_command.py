@@ -494,7 +494,7 @@ def test_sync_command_deploys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         TypeAdapter(DOCUMENTS["sync"]).validate_python(document)
         assert (result.exit_code, document["deploy"]["servers"][0]["models"][0]["serving"]) == (0, [2])
         assert host.answer() == 2.0
-        assert "synced: nothing was done (--dry-run); to deploy: nothing" in follow(2, "--deploy", host.address).stdout
+        assert "synced: nothing to deploy\n" in follow(2, "--deploy", host.address).stdout
 
 
 def test_command_prints_one_document(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def plan(
     """
     held = hold_of(model_dir(repository, name))
     if held is not None:
-        return [Step(SyncedVersion(name, SyncAction.IGNORED, None, f"not changed: {hold_note(held)}"))]
+        return [Step(SyncedVersion(name, SyncAction.IGNORED, None, f"not changed: {hold_note(held)}", held=True))]
     if entry is None:
         return _plan_without_alias(repository, options, name)
     if entry.state is EntryState.PENDING:
@@ -67,7 +67,7 @@ def plan(
     local = inspect_model(repository, desired)
     action = SyncAction.KEPT if local.up_to_date else SyncAction.PUBLISHED
     steps = [Step(SyncedVersion(name, action, entry.version, _reason(repository, desired, local)), local)]
-    return steps + (_plan_prune(repository, desired, local, entries) if options.prune else [])
+    return steps + (_plan_prune(repository, options, desired, local, entries) if options.prune else [])
 
 
 def desired_version(entry: RegistryEntry) -> DesiredVersion:
@@ -98,18 +98,22 @@ def _plan_without_alias(repository: Path, options: SyncOptions, name: str) -> li
         version = max(served_from(model), default=None)
         steps = [Step(SyncedVersion(name, action, version, note), path=model)]
     if options.prune and archived.is_dir():
-        steps.append(_prune_archived(name, archived))
+        steps.append(_prune_archived(name, archived, options))
     return steps
 
 
-def _prune_archived(name: str, path: Path) -> Step:
-    note = f"was not served, kept in {path.parent.name}"
+def _prune_archived(name: str, path: Path, options: SyncOptions) -> Step:
+    note = f"was not served; {'would be deleted' if options.dry_run else 'deleted'} from {path.parent.name}"
     result = SyncedVersion(name, SyncAction.PRUNED, max(served_from(path), default=None), note)
     return Step(result, path=Path(os.path.realpath(path.parent), path.name))  # the archive may be a link
 
 
 def _plan_prune(
-    repository: Path, desired: DesiredVersion, local: LocalModel, entries: Sequence[RegistryEntry]
+    repository: Path,
+    options: SyncOptions,
+    desired: DesiredVersion,
+    local: LocalModel,
+    entries: Sequence[RegistryEntry],
 ) -> list[Step]:
     """Plan the deletions that follow once the desired version is served, by the paths that are valid then."""
     model, archived = repository / desired.name, archive_dir(repository) / desired.name
@@ -126,7 +130,7 @@ def _plan_prune(
         results = (SyncedVersion(desired.name, SyncAction.PRUNED, number) for number in numbers)
         steps = [Step(result, path=model / str(result.version)) for result in results]
     if archived.is_dir() and local.directory != archived:
-        steps.append(_prune_archived(desired.name, archived))
+        steps.append(_prune_archived(desired.name, archived, options))
     return steps
 
 

@@ -236,6 +236,14 @@ def test_other_and_missing_signatures_are_findings(publisher: Publisher, tmp_pat
     wrong, missing = repogen.verify(publisher.repository, signer=other).findings
     assert (wrong.version, missing.version) == (2, 1)
     assert wrong.message.startswith("model.sig is not valid: Key mismatch")
+    for number in "12":
+        (publisher.repository / "m" / number / "x.txt").touch()
+    messages = [(each.version, each.message) for each in repogen.verify(publisher.repository, signer=signer).findings]
+    assert messages == [
+        (2, "x.txt is not listed in the manifest"),
+        (1, "x.txt is not listed in the manifest"),
+        (1, "it is not signed: model.sig is missing"),
+    ]
     (model,) = repogen.versions("m", repository=publisher.repository).models
     assert [version.signed for version in model.versions] == [True, False]
 

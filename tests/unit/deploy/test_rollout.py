@@ -36,3 +36,16 @@ def test_interrupt_during_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == [1, 1]
     assert (result.complete, result.interrupted) == (False, True)
     assert [attempt.error.message for attempt in result.models] == ["version 2 failed"]  # type: ignore[union-attr] # set
+
+
+def test_texts_about_a_server_that_rejects_requests() -> None:
+    """It polls or is in mode none; and `repogen rollback` and `repogen sync` have no --timeout."""
+    server = MagicMock(address="a:8001")
+    server.unload.return_value = False
+    rollout = Rollout(server, Path("r"), 1.0, Silent(), MagicMock())
+    attempt = MagicMock()
+    hint = rollout._hint(attempt)  # noqa: SLF001 - a real server in mode none is in the integration tests
+    error = rollout._not_polled_error("m", (2,), (1,))  # noqa: SLF001 - the same
+    for text in (hint, error.hint, rollout.unload("m").note):
+        assert text.startswith("the server is in mode poll or none")
+    assert "run `repogen deploy` with a --timeout" in error.hint

@@ -46,3 +46,13 @@ def test_pending_model_is_reported_after_another_change(
     assert [error.code for error in server.errors] == codes
     assert report.exit_code == (6 if codes else 0)
     assert [model.action for model in server.models] == [DeployAction.DEPLOYED]
+
+
+def test_check_of_unchanged_models_is_not_a_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user did not pass --dry-run."""
+    model = ModelDeployment("m", DeployAction.SKIPPED, (2,), (2,), (2,))
+    inspected = DeployReport(tmp_path, (ServerDeployment(_SERVER, models=(model,)),), dry_run=True)
+    monkeypatch.setattr(api, "deploy", lambda *_names, **_options: inspected)
+    versions = (SyncedVersion("m", SyncAction.KEPT, 2),)
+    report = api.deploy_synced(SyncReport(tmp_path, "champion", dry_run=False, versions=versions), [_SERVER])
+    assert (report.dry_run, report.exit_code) == (False, 0)

@@ -116,7 +116,26 @@ def test_dry_run_names_what_would_be_deployed() -> None:
     pending = DeployReport(Path("prod").resolve(), (DONE, LEFT), dry_run=True)
     assert deploy_text(pending, debug=False).endswith("prod: nothing was done (--dry-run); to deploy: m")
     complete = DeployReport(Path("prod").resolve(), (DONE,), dry_run=True)
-    assert deploy_text(complete, debug=False).endswith("prod: nothing was done (--dry-run); to deploy: nothing")
+    assert deploy_text(complete, debug=False).endswith("prod: nothing to deploy (--dry-run)")
+
+
+def test_result_without_a_change() -> None:
+    """As of `repogen sync --deploy` after a sync that changed nothing."""
+    model = ModelDeployment("m", DeployAction.SKIPPED, expected=(3,), before=(3,), serving=(3,))
+    assert deploy_text(report(ServerDeployment("a:8001", models=(model,))), debug=False).endswith(
+        "prod: nothing to deploy"
+    )
+
+
+def test_result_of_an_unload_on_a_polling_server() -> None:
+    """It names what was not unloaded, also after a deploy of other models."""
+    skipped = ModelDeployment("old", DeployAction.SKIPPED, before=(1,), serving=(1,))
+    polling = ServerDeployment("c:8001", ControlMode.POLL, (skipped,))
+    reason = "because the server polls or is in mode none: old on c:8001"
+    assert deploy_text(report(polling), debug=False).endswith(f"prod: nothing was unloaded, {reason}")
+    assert deploy_text(report(DONE, polling), debug=False).endswith(
+        f"prod: deployed to 1 of 2 servers; not unloaded, {reason}"
+    )
 
 
 def test_credentials_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from repogen.reporting.json import as_dict
 from repogen.reporting.registry_text import sync_text
 
 FAILURE = TrackingError("n: its artifacts are gone", "build it again", code="tracking.gone").record
+HELD = SyncedVersion("h", SyncAction.IGNORED, None, "not changed: version 1 is held", held=True)
 MIXED = (
     SyncedVersion("m", SyncAction.PUBLISHED, 12, "instead of 3"),
     SyncedVersion("m", SyncAction.PRUNED, 3),
@@ -59,7 +60,10 @@ def test_text() -> None:
         (report(MIXED[4]), "prod: up to date with the registry"),
         (report(MIXED[0], dry_run=True), "prod: nothing was done (--dry-run)"),
         (report(MIXED[2]), "prod: unchanged"),
-        (report(SyncedVersion("q", SyncAction.IGNORED, 5, "pending")), "prod: up to date with the registry"),
+        (report(SyncedVersion("q", SyncAction.IGNORED, None, "foreign")), "prod: up to date with the registry"),
+        (report(SyncedVersion("q", SyncAction.IGNORED, 5, "pending")), "prod: nothing changed; 1 model is pending"),
+        (report(HELD, MIXED[4]), "prod: nothing changed; 1 model is held"),
+        (report(HELD, HELD), "prod: nothing changed; 2 models are held"),
     ],
 )
 def test_outcome(sync_report: SyncReport, expected: str) -> None:

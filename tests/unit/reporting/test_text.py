@@ -138,3 +138,9 @@ def test_plain_progress_prints_one_line_per_event(capsys: pytest.CaptureFixture[
         *("digits: export to ONNX", "digits: note: hm"),
         *("triton: 0 of 2 MB", "triton: 1 of 2 MB", "triton: 2 of 2 MB"),
     ]
+
+
+def test_progress_of_a_small_file_is_in_kib(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was `0 of 0 MB`."""
+    PlainProgress().download("model.onnx", 100, 3_000)
+    assert capsys.readouterr().err.endswith("model.onnx: 1 of 3 KiB\n")

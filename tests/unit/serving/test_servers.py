@@ -486,3 +486,10 @@ def test_failed_start_without_a_failed_model_has_the_log() -> None:
     assert process.start_failure(127, "libpython is missing").message == (
         "Triton exited while it started (exit code 127):\nlibpython is missing"
     )
+
+
+def test_hint_of_a_restricted_control_api() -> None:
+    """A server of `repogen serve` has a random header unless it was started with the variable."""
+    error = control.refusal("This protocol is restricted, expecting header 'triton-grpc-protocol-repogen-7'")
+    assert error is not None
+    assert "if `repogen serve` started the server, start it with the same variable" in error.hint

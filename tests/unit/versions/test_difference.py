@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,7 @@ def test_two_repositories(three: Publisher, tmp_path: Path) -> None:
         f"m: version 1 of {three.repository} -> version 1 of {other}",
         "  the manifests list the same files",
     ]
+    assert re.search(rf"^metric +version 1 of {three.repository}  version 1 of {other}$", text.output, re.MULTILINE)
 
 
 def test_foreign_and_damaged_versions(three: Publisher) -> None:
@@ -192,9 +194,10 @@ def test_registered_version(three: Publisher, monkeypatch: pytest.MonkeyPatch, t
     command = ["diff", "m", "2", "--repository", str(three.repository), "--against", "models:/m/2"]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("m: version 2 of models:/m/2 -> version 2 of ")
+    assert result.output.startswith("m: models:/m/2 -> version 2 of ")
+    assert re.search(r"^metric +models:/m/2 +version 2 of ", result.output, re.MULTILINE)
     assert "the manifests list the same files" in result.output
-    assert "| metric |" in CliRunner().invoke(main, [*command, "--markdown"]).output
+    assert "| metric | models:/m/2 | version 2 of " in CliRunner().invoke(main, [*command, "--markdown"]).output
     document = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
     assert (document["before"]["repository"], document["identical"]) == ("models:/m/2", True)
     assert not list(scratch.iterdir()), "the download is removed"

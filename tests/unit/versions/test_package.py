@@ -128,9 +128,12 @@ def test_ensemble_with_its_steps(tmp_path: Path) -> None:
         ("s3://bucket/models", "azureml", "publish.package-name"),
         ("source", "azureml", "publish.exists"),
         ("model.tar.gz", "zip", "publish.format"),
+        ("model.tar.gz", None, "publish.format"),
+        ("model.ZIP", None, "publish.format"),
+        ("s3://bucket/model.tgz", None, "publish.format"),
     ],
 )
-def test_unusable_target(source: Publisher, tmp_path: Path, target: str, package_format: str, code: str) -> None:
+def test_unusable_target(source: Publisher, tmp_path: Path, target: str, package_format: str | None, code: str) -> None:
     """The error comes before anything is written."""
     before = files_in(tmp_path)
     place = target if "://" in target else tmp_path / target

@@ -92,6 +92,7 @@ def test_dry_run_moves_nothing(sets: Sets) -> None:
     """The report has what would move."""
     report = sets.promote("e", 1, dry_run=True)
     assert (report.outcome, report.steps, sets.champions()) == (Outcome.WOULD_MOVE, (StepMove("m", None, 1),), {})
+    assert promotion_text(report).endswith("\nwith its steps: m version 1")
 
 
 def test_step_is_promoted_with_its_ensemble(sets: Sets) -> None:

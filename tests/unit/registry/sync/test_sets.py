@@ -211,4 +211,5 @@ def test_held_ensemble_keeps_its_steps(
     shutil.rmtree(registry.artifacts(new))
     report = sync(registry, repository, CHAMPION, Silent())
     assert (report.changed, report.exit_code) == (False, 0)
+    assert [row.model for row in report.versions if row.held] == ["a"]
     assert [served(repository, name) for name in ("m", "n")] == [1, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -146,7 +147,9 @@ def test_prune(registry: SimulatedRegistry, register: Register, repository: Path
     registry.point("c", "champion", None)
     (repository / "a" / "labels.txt").touch()
     (repository / "a" / "9").mkdir()
-    report = sync(registry, repository, PRUNE, Silent())
+    for dry_run, deleted in ((True, "would be deleted"), (False, "deleted")):
+        report = sync(registry, repository, replace(PRUNE, dry_run=dry_run), Silent())
+        assert f"was not served; {deleted} from {archive_dir(repository).name}" in {row.note for row in report.versions}
     assert actions(report) == [("a", "kept", 2), ("a", "pruned", 1), ("b", "pruned", 1), ("c", "pruned", 1)]
     assert sorted(path.name for path in (repository / "a").iterdir()) == ["2", "9", "config.pbtxt", "labels.txt"]
     assert [path.name for path in repository.iterdir() if path.is_dir()] == ["a"]

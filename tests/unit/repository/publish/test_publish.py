@@ -357,6 +357,7 @@ def test_synced_repository_is_rejected(stage: Stage, repository: Path) -> None:
         publish(stage(), repository, breaking=False)
     assert caught.value.code == "publish.synced-repository"
     assert f"repogen sync --alias prod --repository {repository}" in caught.value.hint
+    assert caught.value.hint.startswith("build or publish into another repository, then")
     assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "repogen.json"]
 
 
