@@ -43,7 +43,8 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
         limit: How far a value may differ, at its own magnitude.
 
     Returns:
-        The first operator that differs; None if every value of the module is in the graph.
+        The first operator that differs from a value of the graph; if there is none, the first one that has no value in
+        the graph. None if every value of the module is in the graph.
     """
     recorded = trace(module, tuple(torch.from_numpy(np.array(array)) for array in inputs.values()))
     arrays, output_names = _graph_values(path, inputs)
@@ -52,10 +53,16 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
     outputs = dict(zip(recorded.outputs, output_names, strict=True))
     matches = _matches(recorded, values, {key: arrays[name] for key, name in outputs.items()})
     producers = {key: index for index, operation in enumerate(recorded.operations) for key in operation.outputs}
+    folded: list[Operation] = []
     for index, operation in enumerate(recorded.operations):
-        if not matches[index] and all(matches[producers[key]] for key in operation.inputs if key in producers):
-            return _divergence(operation, recorded, values, outputs)
-    return None
+        if matches[index] or not all(matches[producers[key]] for key in operation.inputs if key in producers):
+            continue
+        if not _is_comparable(operation, recorded, values, outputs):  # such as the transpose of a weight
+            folded.append(operation)
+            matches[index] = True
+            continue
+        return _divergence(operation, recorded, values, outputs)
+    return _divergence(folded[0], recorded, values, outputs) if folded else None
 
 
 def _graph_values(path: Path, inputs: Arrays) -> tuple[dict[str, Array], list[str]]:
@@ -154,6 +161,12 @@ def _matches(recorded: Trace, values: _GraphValues, outputs: Mapping[int, Array]
         if matches[index]:
             used_inputs.update(operation.inputs)
     return matches
+
+
+def _is_comparable(operation: Operation, recorded: Trace, values: _GraphValues, outputs: Mapping[int, str]) -> bool:
+    """Return whether the graph has a value that an output of the operation can be compared with."""
+    keys = [key for key in operation.outputs if key in recorded.values]
+    return any(key in outputs or values.nearest(recorded.values[key])[1] is not None for key in keys)
 
 
 def _divergence(operation: Operation, recorded: Trace, values: _GraphValues, outputs: Mapping[int, str]) -> Divergence:
