@@ -101,7 +101,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
             with time_limit(max(seconds, _MIN_SECONDS)):
                 succeeded = _try_exporter(exporter, source, job, log, guard_violations)
         except (ExportError, ParityError, TargetLimitError) as error:
-            reason = error.message.partition("\n")[0].removesuffix(":")
+            reason = error.record.summary
             log.add_attempt(ExportAttempt(exporter.name, ok=False, reason=reason, seconds=time.monotonic() - began))
             failures.append((exporter.name, error))
             log.add_failure(error)
@@ -146,7 +146,7 @@ def _try_largest_sizes(  # noqa: PLR0913, PLR0917 - the state of the chain
         with time_limit(max(seconds, _MIN_SECONDS)):
             attempt = _try_exporter(exporter, source, job, log, guard_violations, sizes)
     except RepogenError as error:
-        reason = error.message.partition("\n")[0].removesuffix(":")
+        reason = error.record.summary
     at = ", ".join(f"{name} {size}" for name, size in sizes.items())
     where = f"at {at}: {reason}" if reason else ""
     log.add_attempt(ExportAttempt(exporter.name, not reason, where, time.monotonic() - began))
