@@ -185,4 +185,4 @@ class _Trial:
         gain = self._subject.timer(self._graph.artifact.path, artifact.path, cases, self._subject.job.threads)
         self.outcome = replace(self.outcome, gain=gain)
         if not gain.pays:
-            raise PassRejectedError(f"no measured gain: {gain}")
+            raise PassRejectedError(gain.obstacle)
