@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     _Flat = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 _PROBE = "all-values.onnx"
+_MOVES = frozenset(
+    {"aten.t", "aten.transpose", "aten.permute", "aten.view", "aten.reshape", "aten.expand", "aten.unsqueeze"}
+)
+"""Operators that only move values, so they cannot differ themselves."""
 
 
 def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit: Limit) -> Divergence | None:
@@ -43,8 +47,7 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
         limit: How far a value may differ, at its own magnitude.
 
     Returns:
-        The first operator that differs from a value of the graph; if there is none, the first one that has no value in
-        the graph. None if every value of the module is in the graph.
+        The first operator that differs; None if every value of the module is in the graph.
     """
     recorded = trace(module, tuple(torch.from_numpy(np.array(array)) for array in inputs.values()))
     arrays, output_names = _graph_values(path, inputs)
@@ -57,7 +60,8 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
     for index, operation in enumerate(recorded.operations):
         if matches[index] or not all(matches[producers[key]] for key in operation.inputs if key in producers):
             continue
-        if not _is_comparable(operation, recorded, values, outputs):  # such as the transpose of a weight
+        # exporters fold them, for example the transpose of a weight into Gemm
+        if operation.name in _MOVES and not _is_comparable(operation, recorded, values, outputs):
             folded.append(operation)
             matches[index] = True
             continue
