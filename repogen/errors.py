@@ -55,6 +55,11 @@ class ErrorRecord:
     details: str = ""
     classes: tuple[str, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """The first line of the message, without the colon before further lines."""
+        return self.message.partition("\n")[0].removesuffix(":")
+
 
 _CLASSES: dict[str, type[RepogenError]] = {}
 """Every subclass of `RepogenError` that this process has defined, by full name, in order of definition."""
@@ -330,7 +335,7 @@ def error_from_record(record: ErrorRecord) -> RepogenError:
 
 
 def first_line(error: BaseException, directory: Path | None = None) -> str:
-    """Return the first line of an error's message, without the path of ``directory``."""
+    """Return the first line of an error's message, without the path of ``directory`` and a colon at its end."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - user code can define the class
@@ -338,4 +343,5 @@ def first_line(error: BaseException, directory: Path | None = None) -> str:
     lines = [line.strip() for line in scrubbed(text).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    return lines[0] if directory is None else lines[0].replace(f"{directory}/", "")
+    line = lines[0].removesuffix(":")
+    return line if directory is None else line.replace(f"{directory}/", "")

@@ -97,6 +97,14 @@ class Gain:
         """Whether the gain exceeds the noise."""
         return self.low >= self.required
 
+    @property
+    def obstacle(self) -> str:
+        """Why a result without a certain gain is not used."""
+        if self.ratio < self.required:
+            return f"no measured gain: {self}"
+        condition = f", of which the lower end must be at least {self.required:g})"
+        return f"the gain is not certain: {str(self).removesuffix(')')}{condition}"
+
     def __str__(self) -> str:
         """Return the figures for messages."""
         return (

@@ -69,6 +69,8 @@ _MAX_EVALUATED = 20_000
 """Requirements of all packages, counted once for each extra; an evaluation takes up to 0.3 ms."""
 # The code is verified on the embedded Triton, whose Python backend needs NumPy 1.
 _NUMPY = "numpy<2"
+# In pip's output, a requirement that no wheel satisfies: the installed version of a dependency, or one of a package.
+_UNSATISFIED = re.compile(r"The user requested \(constraint\) (\S+)|that satisfies the requirement (\S+)")
 _DATA = re.compile(r"[^/]+\.data/(?P<scheme>[^/]+)/(?P<path>.+)")
 _LOADER = f'''\
 """Written by repogen: makes the packed packages importable in front of the server's, and runs {PACKED_CODE_FILE}."""
@@ -228,12 +230,26 @@ def _download(requested: Sequence[str], python: str, folder: Path) -> None:
     lines = [_NUMPY, *(line for name, line in _installed().items() if name not in own)]
     constraints.write_text("\n".join([*lines, ""]), encoding="utf-8")
     arguments = [
-        *("download", *wheels.platform_flags(_tag(python)), "--dest", str(folder)),
+        # without --verbose, pip does not print which requirements are in conflict
+        *(
+            "download",
+            "--verbose",
+            "--progress-bar",
+            "off",
+            *wheels.platform_flags(_tag(python)),
+            "--dest",
+            str(folder),
+        ),
         *("--constraint", str(constraints), *requested),
     ]
     outcome = wheels.run_pip(arguments, folder.parent)
     if outcome.returncode != 0:
-        raise _error(f"pip could not download {', '.join(requested)} for Python {python}:\n{outcome.stderr.strip()}")
+        groups = _UNSATISFIED.findall(outcome.stdout + outcome.stderr)
+        unsatisfied = sorted({name for group in groups for name in group if name} - set(requested))
+        cause = f", because of {' and '.join(unsatisfied)}" if unsatisfied else ""
+        raise _error(
+            f"pip could not download {', '.join(requested)} for Python {python}{cause}:\n{outcome.stderr.strip()}"
+        )
 
 
 def _installed() -> dict[str, str]:
@@ -399,7 +415,9 @@ def _path_in_site(member: str) -> str | None:
 def _error(message: str) -> SourceError:
     return SourceError(
         message,
-        "every package needs a wheel for Linux x86_64 and each Python of pack_for, and must work with numpy<2; pin "
-        "versions that have one and install them here, or install the packages on the server and remove pack: true",
+        "every package needs a wheel for Linux x86_64 and each Python of pack_for, and must work with numpy<2; "
+        "dependencies have the versions that are installed here, which must support the Python of the target; pin "
+        "versions that have such wheels and install them here, or install the packages on the server and remove pack: "
+        "true",
         code="source.pack",
     )

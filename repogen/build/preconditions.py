@@ -120,5 +120,5 @@ def _spread(plan: BuildPlan, errors: dict[str, ErrorRecord]) -> Iterator[tuple[s
 
 
 def _because(error: ErrorRecord, code: str, message: str, hint: str) -> ErrorRecord:
-    reason = error.message.partition("\n")[0]
+    reason = error.summary
     return ErrorRecord(code, f"not built, because {message}: {reason}", hint, exit_code=error.exit_code)

@@ -244,7 +244,7 @@ def _failed_dependency(reports: Mapping[str, ModelReport]) -> ErrorRecord | None
     """Return why an ensemble cannot be built from its dependencies; None if all were built."""
     for name, report in reports.items():
         if report.error is not None:
-            reason = report.error.message.partition("\n")[0]
+            reason = report.error.summary
             return ErrorRecord(
                 "ensemble.step",
                 f"its step {name} was not built: {reason}",

@@ -32,13 +32,15 @@ class Fp16(Pass):
             SourceError: A name in ``exclude`` is not that of a node.
         """
         import onnx  # noqa: PLC0415 - the module is imported without the extra `build`
+        from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST  # noqa: PLC0415 - the same
 
         if reason := too_large(request.artifact, "onnxruntime.transformers.float16"):
             return reason
         model = load(request.artifact, weights=False)
         if not any(tensor.data_type == onnx.TensorProto.FLOAT for tensor in model.graph.initializer):
             return "the graph has no float32 weights"
-        check_excluded(model, _options(request).exclude)
+        convertible = [node for node in model.graph.node if node.op_type not in DEFAULT_OP_BLOCK_LIST]
+        check_excluded(model, _options(request).exclude, convertible)
         return ""
 
     def __call__(self, request: PassRequest) -> ir.Model:

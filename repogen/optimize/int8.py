@@ -17,7 +17,7 @@ from repogen.optimize.reduced_precision import (
 from repogen.triton_config.sections.base import must_be
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import onnx
     import onnx_ir as ir
@@ -181,19 +181,22 @@ def _obstacle(request: PassRequest, operators: Sequence[str], oldest_opset: int)
     model = load(artifact, weights=False)
     if any(node.op_type in _QUANTIZED for node in model.graph.node):
         return "the graph is quantized already"
-    if not any(_weighted(model, operators)):
+    weighted = _weighted(model, operators)
+    if not weighted:
         return f"the graph has no {' or '.join(operators)} with a constant weight"
-    check_excluded(model, _options(request).exclude)
+    check_excluded(model, _options(request).exclude, weighted)
     return ""
 
 
-def _weighted(model: onnx.ModelProto, operators: Sequence[str]) -> Iterator[bool]:
-    """Yield True for each node of some operators whose second input is a constant."""
+def _weighted(model: onnx.ModelProto, operators: Sequence[str]) -> list[onnx.NodeProto]:
+    """Return the nodes of some operators whose second input is a constant."""
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {name for node in model.graph.node if node.op_type == "Constant" for name in node.output}
-    for node in model.graph.node:
-        if node.op_type in operators and len(node.input) > 1 and node.input[1] in constants:
-            yield True
+    return [
+        node
+        for node in model.graph.node
+        if node.op_type in operators and len(node.input) > 1 and node.input[1] in constants
+    ]
 
 
 def _not_quantized(result: ir.Model) -> str:

@@ -14,7 +14,7 @@ from repogen.optimize.interface import PassOptions
 from repogen.triton_config.sections.base import must_be
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx
 
@@ -25,6 +25,8 @@ _LIMIT = 2**31 - 2**20
 _GB = 1e9
 _SHOWN = 3
 """Names in a hint."""
+_CLOSE = 0.7
+"""Ratio of difflib above which a name is suggested; names with only `node_` and a number in common have 0.6."""
 _MAX_NAME = 200
 """Characters of a name that are compared: difflib is quadratic in them."""
 
@@ -66,8 +68,13 @@ def load(artifact: OnnxArtifact, *, weights: bool = True) -> onnx.ModelProto:
     return model
 
 
-def check_excluded(model: onnx.ModelProto, patterns: Sequence[str]) -> None:
+def check_excluded(model: onnx.ModelProto, patterns: Sequence[str], convertible: Iterable[onnx.NodeProto]) -> None:
     """Check that each name in ``exclude`` is that of a node, so that a misspelled name is not ignored.
+
+    Args:
+        model: The graph.
+        patterns: The names.
+        convertible: Nodes that the pass can convert; only their names are suggested.
 
     Raises:
         SourceError: A pattern matches no node.
@@ -75,15 +82,18 @@ def check_excluded(model: onnx.ModelProto, patterns: Sequence[str]) -> None:
     unused = next((pattern for pattern in patterns if not _matching(model, [pattern])), None)
     if unused is None:
         return
-    names = list(dict.fromkeys(node.name[:_MAX_NAME] for node in model.graph.node if node.name))
-    similar = difflib.get_close_matches(unused[:_MAX_NAME], names, n=_SHOWN)
+    names = list(dict.fromkeys(node.name[:_MAX_NAME] for node in convertible if node.name))
+    similar = difflib.get_close_matches(unused[:_MAX_NAME], names, n=_SHOWN, cutoff=_CLOSE)
     if similar:
         hint = f"did you mean {' or '.join(map(repr, similar))}?"
     elif names:
         more = ", ..." if len(names) > _SHOWN else ""
-        hint = f"names of nodes are {', '.join(map(repr, names[:_SHOWN]))}{more}; * matches any text"
+        hint = (
+            f"names of nodes that the pass converts are {', '.join(map(repr, names[:_SHOWN]))}{more}; * matches any "
+            "text; `repogen view` shows a published graph with its names"
+        )
     else:
-        hint = "the nodes of this graph have no names; remove `exclude`"
+        hint = "the nodes that the pass converts have no names; remove `exclude`"
     raise SourceError(f"`exclude`: no node is named {unused!r}", hint, code="source.exclude", where="optimize")
 
 

@@ -157,7 +157,7 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
             pending += steps[name]
         except RepogenError as error:
             raise_if_exceeded()
-            omitted[name] = error.message.partition("\n")[0]
+            omitted[name] = error.record.summary
     while incomplete := {name: step for name in models for step in steps[name] if step not in models}:
         omitted |= {name: f"its step {step} cannot be described" for name, step in incomplete.items()}
         models = {name: model for name, model in models.items() if name not in incomplete}

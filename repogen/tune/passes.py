@@ -168,7 +168,7 @@ class PassBuilds:
     def _reason(self, each: PassList, report: ModelReport) -> str:
         """Return why the result of a build cannot be chosen; empty if it can."""
         if report.error is not None:
-            return report.error.message.partition("\n")[0].removesuffix(":")
+            return report.error.summary
         for outcome in report.passes if each.complete else ():
             if not outcome.applied:
                 reason = f"{outcome.name} was not applied: {outcome.reason}"

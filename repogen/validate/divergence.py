@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     _Flat = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 _PROBE = "all-values.onnx"
+_MOVES = frozenset(
+    {"aten.t", "aten.transpose", "aten.permute", "aten.view", "aten.reshape", "aten.expand", "aten.unsqueeze"}
+)
+"""Operators that only move values, so they cannot differ themselves."""
 
 
 def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit: Limit) -> Divergence | None:
@@ -52,10 +56,17 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
     outputs = dict(zip(recorded.outputs, output_names, strict=True))
     matches = _matches(recorded, values, {key: arrays[name] for key, name in outputs.items()})
     producers = {key: index for index, operation in enumerate(recorded.operations) for key in operation.outputs}
+    folded: list[Operation] = []
     for index, operation in enumerate(recorded.operations):
-        if not matches[index] and all(matches[producers[key]] for key in operation.inputs if key in producers):
-            return _divergence(operation, recorded, values, outputs)
-    return None
+        if matches[index] or not all(matches[producers[key]] for key in operation.inputs if key in producers):
+            continue
+        # exporters fold them, for example the transpose of a weight into Gemm
+        if operation.name in _MOVES and not _is_comparable(operation, recorded, values, outputs):
+            folded.append(operation)
+            matches[index] = True
+            continue
+        return _divergence(operation, recorded, values, outputs)
+    return _divergence(folded[0], recorded, values, outputs) if folded else None
 
 
 def _graph_values(path: Path, inputs: Arrays) -> tuple[dict[str, Array], list[str]]:
@@ -154,6 +165,12 @@ def _matches(recorded: Trace, values: _GraphValues, outputs: Mapping[int, Array]
         if matches[index]:
             used_inputs.update(operation.inputs)
     return matches
+
+
+def _is_comparable(operation: Operation, recorded: Trace, values: _GraphValues, outputs: Mapping[int, str]) -> bool:
+    """Return whether the graph has a value that an output of the operation can be compared with."""
+    keys = [key for key in operation.outputs if key in recorded.values]
+    return any(key in outputs or values.nearest(recorded.values[key])[1] is not None for key in keys)
 
 
 def _divergence(operation: Operation, recorded: Trace, values: _GraphValues, outputs: Mapping[int, str]) -> Divergence:

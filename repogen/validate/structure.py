@@ -8,6 +8,7 @@ import onnx
 
 from repogen.errors import ConfigError, ExportError, first_line
 from repogen.triton_config.rules.target import target_findings
+from repogen.validate.runtime import OTHER_EXPORTER
 
 if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
@@ -35,7 +36,7 @@ def check_structure(artifact: OnnxArtifact, target: Target) -> None:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
             f"onnx.checker rejects the exported model: {first_line(error, artifact.path.parent)}",
-            "try another exporter: `repogen diagnose` shows the result of each",
+            OTHER_EXPORTER,
             code="validate.checker",
             details=str(error),
         ) from error

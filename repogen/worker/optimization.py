@@ -95,7 +95,7 @@ def _apply(graph: VerifiedGraph, selected: SelectedPass, subject: Subject) -> tu
     except (PassRejectedError, RepogenError) as error:
         if isinstance(error, SourceError):
             raise
-        reason = error.message.partition("\n")[0].removesuffix(":") if isinstance(error, RepogenError) else str(error)
+        reason = error.record.summary if isinstance(error, RepogenError) else str(error)
     trial.discard()
     return graph, trial.outcome.dropped(reason)
 
@@ -156,9 +156,8 @@ class _Trial:
         except ParityError as error:
             if not self._selected.lossy or error.code != "parity.drift":
                 raise
-            first_line = error.message.partition("\n")[0].removesuffix(":")
             raise PassRejectedError(
-                f"{first_line}; a lossy pass without quality: must be within the tolerances of parity"
+                f"{error.record.summary}; a lossy pass without quality: must be within the tolerances of parity"
             ) from error
 
     def _lossy(self) -> Lossy | None:
@@ -186,4 +185,4 @@ class _Trial:
         gain = self._subject.timer(self._graph.artifact.path, artifact.path, cases, self._subject.job.threads)
         self.outcome = replace(self.outcome, gain=gain)
         if not gain.pays:
-            raise PassRejectedError(f"no measured gain: {gain}")
+            raise PassRejectedError(gain.obstacle)

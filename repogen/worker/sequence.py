@@ -16,6 +16,7 @@ from repogen.optimize.passes import Workspace, optimize, select_passes
 from repogen.source.load import load_source
 from repogen.targets import BFLOAT16_SINCE, target_of
 from repogen.validate.drift import DriftError
+from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove
 from repogen.worker.imports import imported_code
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size", "source.outputs"})
 
 _INEXACT_VARIANCE = "the target's ONNX Runtime computes the variance of values that are far from zero inexactly"
+
+_TOLERANCES = "if the differences are acceptable, set parity: {rtol: …, atol: …}"
 
 _MIN_SECONDS, _MAX_RETRY_SECONDS = 1.0, 120.0
 
@@ -101,12 +104,12 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
             with time_limit(max(seconds, _MIN_SECONDS)):
                 succeeded = _try_exporter(exporter, source, job, log, guard_violations)
         except (ExportError, ParityError, TargetLimitError) as error:
-            reason = error.message.partition("\n")[0].removesuffix(":")
+            reason = error.record.summary
             log.add_attempt(ExportAttempt(exporter.name, ok=False, reason=reason, seconds=time.monotonic() - began))
             failures.append((exporter.name, error))
             log.add_failure(error)
             if error.code in _MODEL_ERRORS:
-                raise combined_error(failures, error) from error
+                raise combined_error(failures, error, diagnosed=job.try_all_exporters) from error
             continue
         log.add_attempt(ExportAttempt(exporter.name, ok=True, reason="", seconds=time.monotonic() - began))
         attempt = attempt or succeeded
@@ -115,7 +118,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     if attempt is None:
         attempt = _try_largest_sizes(chain, failures, source, job, log, guard_violations, deadline)
     if attempt is None:
-        raise combined_error(failures)
+        raise combined_error(failures, diagnosed=job.try_all_exporters)
     verified = _apply_measured(attempt, source, job, log, guard_violations, deadline)
     return _built(verified, source, job, log)
 
@@ -146,7 +149,7 @@ def _try_largest_sizes(  # noqa: PLR0913, PLR0917 - the state of the chain
         with time_limit(max(seconds, _MIN_SECONDS)):
             attempt = _try_exporter(exporter, source, job, log, guard_violations, sizes)
     except RepogenError as error:
-        reason = error.message.partition("\n")[0].removesuffix(":")
+        reason = error.record.summary
     at = ", ".join(f"{name} {size}" for name, size in sizes.items())
     where = f"at {at}: {reason}" if reason else ""
     log.add_attempt(ExportAttempt(exporter.name, not reason, where, time.monotonic() - began))
@@ -310,23 +313,33 @@ def _optimized(
     return _Attempt(graph, exported.nodes, outcomes, passes[len(structural) :], workspace)
 
 
-def combined_error(failures: list[tuple[str, RepogenError]], main: RepogenError | None = None) -> RepogenError:
+def combined_error(
+    failures: list[tuple[str, RepogenError]], main: RepogenError | None = None, *, diagnosed: bool = False
+) -> RepogenError:
     """Return the error to raise when every exporter failed, with the reason of each.
+
+    Its hint does not advise to try another exporter, except after one exporter in a build.
 
     Args:
         failures: Name of each exporter, and its error.
         main: The error that decides code and class; the one that occurred in the latest step if None.
+        diagnosed: Whether this is `repogen diagnose`, which that hint names.
     """
     errors = [error for _, error in failures]
     # Of two errors in the same step, one about a value-dependent branch is more specific than one about a fixed size.
     main = main or max(errors, key=lambda error: (error.exit_code, error.code == "export.data-dependent"))
-    if len(errors) == 1:
+    if len(errors) == 1 and not diagnosed:
         return main
+    hints = (error.hint.removesuffix(OTHER_EXPORTER).removesuffix("; or ") for error in (main, *errors))
+    acceptable = all(error.code == "parity.drift" for error in errors)
+    hint = next(filter(None, hints), _TOLERANCES if acceptable else "")
+    if len(errors) == 1:
+        return error_from_record(replace(main.record, hint=hint))
     reasons = "\n".join(f"  {name}: {error.message}" for name, error in failures)
     record = replace(
         main.record,
         message=f"every exporter failed:\n{reasons}",
-        hint=main.hint or next((error.hint for error in errors if error.hint), ""),
+        hint=hint,
         where=main.where or next((error.where for error in errors if error.where), ""),
         details="\n\n".join(error.details for error in errors if error.details),
     )

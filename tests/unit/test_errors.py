@@ -180,3 +180,10 @@ def test_path_in_a_variable_is_not_a_secret(tmp_path: Path) -> None:
     assert scrubbed("cannot send /ab+c/d=", {"HF_TOKEN": "/ab+c/d="}) == "cannot send ***"
     assert scrubbed("/" + "ab/" * 9000, {"HF_TOKEN": "/" + "ab/" * 9000}) == "***"
     assert scrubbed("cannot send /abcd", {"HF_TOKEN": "/abcd"}) == "cannot send ***"
+
+
+def test_a_first_line_does_not_end_with_a_colon() -> None:
+    """What it introduces is not copied."""
+    error = TrackingError("2 of 3 failed:\n  a: b")
+    assert error.record.summary == first_line(error) == "2 of 3 failed"
+    assert first_line(ValueError("\n")) == "ValueError"

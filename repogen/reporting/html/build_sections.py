@@ -344,7 +344,7 @@ def _smoke_parts(smoke: SmokeDocument | None) -> Iterator[Part]:
     rows = tuple(
         (
             check["name"],
-            "passed" if check["passed"] else "failed",
+            "failed" if not check["passed"] else "warning" if check["warning"] else "passed",
             _difference_text(check["max_abs_diff"]),
             check["detail"] or "-",
         )

@@ -141,6 +141,29 @@ def test_a_missing_wheel_is_an_error(index: Path, tmp_path: Path) -> None:
     assert "wheel for Linux x86_64" in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    ("needs", "installed", "named"),
+    [
+        ("repogen-old>=1", "repogen-old==2.0", "repogen-old==2.0"),
+        ("repogen-absent>=1", "repogen-old==1.0", "repogen-absent>=1"),
+        ("numpy>=2", "repogen-old==1.0", "numpy<2"),
+    ],
+)
+def test_a_dependency_that_does_not_fit_is_named(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needs: str, installed: str, named: str
+) -> None:
+    """In the first line, which is all that the error of an ensemble contains; pip's own error does not name it."""
+    wheel(index, "repogen_top", "py3-none-any", {"repogen_top.py": ""}, [needs])
+    monkeypatch.setattr(packages, "_installed", lambda: {"repogen-old": installed})
+
+    with pytest.raises(SourceError) as raised:
+        pack(("repogen-top==1.0",), (OTHER,), tmp_path / "packed")
+
+    expected = f"pip could not download repogen-top==1.0 for Python {OTHER}, because of {named}"
+    assert raised.value.record.summary == expected
+    assert "versions that are installed here, which must support the Python of the target" in raised.value.hint
+
+
 def test_damaged_wheel_is_an_error(index: Path, tmp_path: Path) -> None:
     """A wheel without metadata of requirements that can be parsed is reported."""
     wheel(index, "repogen_odd", "py3-none-any", {"repogen_odd.py": ""}, ["what ever !"])

@@ -104,7 +104,7 @@ def test_full_disk_is_an_error_of_its_model(spec: Spec, tmp_path: Path) -> None:
 
 def test_ensemble_of_a_failed_step_is_not_built(spec: Spec, tmp_path: Path) -> None:
     """Its error names the step; the other step is held back."""
-    builder = Builder({"a": ExportError("no\nmore")})
+    builder = Builder({"a": ExportError("no:\nmore")})
     reports = build_models(session_of(spec, tmp_path), builder)
     assert "verify e" not in builder.calls
     error = reports["e"].error

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "passes.md"
 BUILT_IN = sorted(name for name in plugins("repogen.passes") if is_built_in("repogen.passes", name))
+LOSSY = ("int8-dynamic", "int8-static", "fp16")
+NAMES = (
+    "names of nodes that the pass converts are {}; * matches any text; `repogen view` shows a published graph with its "
+    "names"
+)
 SIGNATURE = Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "float32", ("batch", 4)),))
 
 
@@ -70,18 +75,20 @@ def test_pass_says_why_it_does_not_apply(
     assert load_pass(name).requires(request(artifact(tmp_path, *kinds), name, **options)) == reason
 
 
-@pytest.mark.parametrize("name", ["int8-dynamic", "int8-static", "fp16"])
 @pytest.mark.parametrize(
-    ("pattern", "hint"),
+    ("name", "pattern", "hint"),
     [
-        ("nn1", "did you mean 'n1'?"),
-        ("m*", "names of nodes are 'n0', 'n1'; * matches any text"),
-        ("*_MatMul", "names of nodes are 'n0', 'n1'; * matches any text"),
+        *((name, "nn0", "did you mean 'n0'?") for name in LOSSY),
+        ("int8-dynamic", "nn1", NAMES.format("'n0', 'n2'")),
+        ("int8-static", "nn1", NAMES.format("'n0', 'n2'")),
+        ("fp16", "nn1", "did you mean 'n1'?"),
+        ("fp16", "nn3", NAMES.format("'n0', 'n1', 'n2'")),
+        *((name, "*_MatMul", NAMES.format("'n0', 'n2'" if "int8" in name else "'n0', 'n1', 'n2'")) for name in LOSSY),
     ],
 )
 def test_unknown_name_in_exclude_is_an_error(tmp_path: Path, name: str, pattern: str, hint: str) -> None:
-    """The float32 model must not be published instead."""
-    arguments = request(artifact(tmp_path, "MatMul", "Relu"), name, exclude=["n0", pattern])
+    """The float32 model must not be published instead; nodes that the pass does not convert are not suggested."""
+    arguments = request(artifact(tmp_path, "MatMul", "Relu", "MatMul", "Max"), name, exclude=["n0", pattern])
     with pytest.raises(SourceError, match="no node is named") as caught:
         load_pass(name).requires(arguments)
     assert (caught.value.message, caught.value.hint) == (f"`exclude`: no node is named {pattern!r}", hint)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
@@ -333,6 +334,19 @@ def test_equal_output_has_a_sentence_and_no_plot() -> None:
     text = build_page(build_document(replace(BUILD, models=(replace(MODEL, parity=equal),))), {})
     assert "label is equal in all cases." in text
     assert "Largest absolute error of label" not in text
+
+
+def test_smoke_checks_have_their_state() -> None:
+    """The state of a warning is not that of a check that passed."""
+    warning = SmokeCheck("golden over HTTP", passed=True, detail="not tested", warning=True)
+    smoke = SmokeReport(
+        *("m", 3, "remote", "2.51.0", "ONNX Runtime 1.19.2"),
+        (SmokeCheck("ready", passed=True), warning, SmokeCheck("loads", passed=False)),
+    )
+    text = build_page(build_document(replace(BUILD, models=(replace(MODEL, smoke=smoke),))), {})
+    states = {"ready": "passed", "golden over HTTP": "warning", "loads": "failed"}
+    for name, state in states.items():
+        assert re.search(rf">{name}<.{{0,20}}>{state}<", text, re.DOTALL)
 
 
 def test_repository_has_versions_and_lineage() -> None:

@@ -91,3 +91,15 @@ def test_output_must_be_at_its_position(tmp_path: Path) -> None:
     assert divergence is not None
     assert divergence.operator.startswith("aten.mul")
     assert divergence.actual == pytest.approx(2 * divergence.expected)
+
+
+def test_transposed_weight_is_not_reported(tmp_path: Path) -> None:
+    """The graph has no value that it can be compared with; the product that uses it differs."""
+    net = Net(torch.tanh)
+    path = graph(net, tmp_path / "m.onnx")
+    with torch.no_grad():
+        next(param for name, param in net.named_parameters() if name.endswith("second.linear.bias")).add_(0.1)
+    divergence = first_divergence(net, path, X, LIMIT)
+    assert divergence is not None
+    assert (divergence.operator, divergence.module) == ("aten.addmm", "second.linear")
+    assert divergence.actual is not None

@@ -20,6 +20,7 @@ from repogen.artifacts.built_model import (
 from repogen.errors import ErrorRecord, ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
 from repogen.validate.drift import DriftError
+from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.worker.child import _missing_module, _relative, _sendable, _spec_key, _unexpected_error
 from repogen.worker.interference import ProcessState
 from repogen.worker.job import EVENT, Event, Job
@@ -129,6 +130,25 @@ def test_error_of_several_exporters_has_every_reason() -> None:
     assert (error.code, error.exit_code, error.hint, error.where) == ("parity.drift", 4, "rewrite it", "m.py:1")
     assert error.message == "every exporter failed:\n  dynamo: refused\n  torchscript: drifts"
     assert combined_error(failures[:1]) is refused
+
+
+@pytest.mark.parametrize(
+    ("hints", "expected"),
+    [
+        (("", OTHER_EXPORTER), "if the differences are acceptable, set parity: {rtol: …, atol: …}"),
+        (("narrow dims:", OTHER_EXPORTER), "narrow dims:"),
+        ((f"choose a newer target.triton; or {OTHER_EXPORTER}",), "choose a newer target.triton"),
+    ],
+)
+def test_hint_does_not_name_another_exporter_after_all(hints: tuple[str, ...], expected: str) -> None:
+    """Every exporter has been tried, or `repogen diagnose` shows the result of the only one."""
+    failures: list[tuple[str, RepogenError]] = [
+        (str(number), ParityError("drifts", hint, code="parity.drift")) for number, hint in enumerate(hints)
+    ]
+    assert combined_error(failures, diagnosed=True).hint == expected
+    other = ExportError("invalid", OTHER_EXPORTER, code="validate.checker")
+    assert combined_error([("dynamo", other), ("torchscript", other)]).hint == ""
+    assert combined_error([("dynamo", other)]) is other
 
 
 def test_parity_of_a_graph_that_differs_is_sent() -> None:

@@ -266,6 +266,16 @@ def test_pass_without_a_measured_gain_is_dropped(subject: Subject, name: str) ->
     assert not list(subject.workspace.directory.glob("optimized-*/model.onnx"))
 
 
+def test_pass_whose_gain_is_not_certain_is_dropped(subject: Subject) -> None:
+    """The reason has a ratio above the limit, so it states what does not reach the limit."""
+    _, (outcome,) = run(replace(subject, timer=lambda *_: Gain(0.123, 0.102, 1.2, 1.01, 1.55, 1.02)), "ort-fusions")
+    assert not outcome.applied
+    assert outcome.reason == (
+        "the gain is not certain: 1.20x as fast (0.123 -> 0.102 ms; interval 1.01 to 1.55, of which the lower end must "
+        "be at least 1.02)"
+    )
+
+
 def test_lossy_pass_that_computes_something_else_is_dropped(subject: Subject) -> None:
     """Quality detects it."""
     result, (outcome,) = run(subject, "int8-dynamic", load=lambda name: Changed(name, wrong))
