@@ -191,7 +191,7 @@ CASES = (
         "hooked_features",
         "HookedFeatures",
         "batch",
-        "before a call reads what the hooks stored, it has replaced it",
+        "each call overwrites what the hooks stored before it reads the stored values",
         signature(image="float32 batch 3 12 12"),
     ),
     _case("kalman_step", "KalmanStep", "batch", "the state is an input and an output", _examples("tracks")),

@@ -294,7 +294,7 @@ CASES = (
         "strain",
         "Strain",
         "batch",
-        "hypot of 1e-22, whose square is 0",
+        "hypot of 1e-22, whose square is not exact in float32",
         {"examples": "verdicts.py:waves", **ranges("batch")},
     ),
     _case("robust_window", "RobustWindow", "batch", "median, kthvalue, cumprod and cummax are expressible", _WINDOW),
@@ -348,7 +348,7 @@ CASES = (
         "few_pixels",
         "FewPixels",
         "batch",
-        "3 pixels at a scale of 5 / 3 give 5 pixels, but 4 if computed in float32",
+        "3 pixels at a scale of 5 / 3 give 5 pixels, but 4 if the scale was rounded to float32",
         signature({"height": (1, 9), "width": (1, 9)}, image="float32 batch 1 height width"),
     ),
     _case(
