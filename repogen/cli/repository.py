@@ -140,8 +140,9 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     """Make a repository serve an older version of NAME again.
 
     The version is served with its own config.pbtxt, and held: build and sync keep it until `repogen rollback NAME
-    --release`, which serves the newest version again; a synced repository follows its alias at the next sync. Nothing
-    is deleted. To move an alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
+    --release`. After that, the newest version is served again; in a synced repository, the next sync serves the version
+    that the alias points to. Nothing is deleted. To move an alias of the MLflow registry back instead, use `repogen
+    promote NAME --rollback`.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:

@@ -828,7 +828,7 @@ class TrialDocument(TypedDict):
     state: Literal["measured", "stopped", "failed"]
     """`stopped` if its first measurements were worse than those of most other trials"""
     figures: FiguresDocument | None
-    """Medians; if the trial was stopped, of the measurements before that; null if it failed"""
+    """Medians of the measurements; for a stopped trial, of those before it was stopped; null if the trial failed"""
     violations: list[str]
     """Constraints that the measurements violate"""
     reason: str | None
@@ -1296,7 +1296,7 @@ class CostDocument(TypedDict):
     memory_bytes: int
     """Peak memory of its worker, or `resources.memory_mb` of the spec"""
     measured: bool
-    """Whether an earlier build measured them, except for `resources.memory_mb`; otherwise they are estimates"""
+    """Whether an earlier build measured both; if false, they are estimates, or `resources.memory_mb`"""
 
 
 @with_config(_STRICT)
