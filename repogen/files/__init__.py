@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from repogen.files import content
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, open_regular, read_stream, require_allocated
-from repogen.files.inside import open_inside, resolved_directory
+from repogen.files.inside import open_inside
 from repogen.files.paths import (
     cache_directory,
     exists,
@@ -40,7 +40,6 @@ __all__ = [
     "is_directory", "is_file", "is_foreign_in_public", "is_inside", "is_plain_name", "is_private_hard_link",
     "is_public", "is_shared", "lack_of_space", "no_home_directory", "open_inside", "open_regular",
     "raise_if_exhausted", "read_bytes", "read_inside", "read_text", "reason", "require_allocated", "require_inside",
-    "resolved_directory",
 ]  # fmt: skip
 
 MAX_GRAPH_BYTES = 2**31

@@ -16,19 +16,6 @@ if TYPE_CHECKING:
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
-def resolved_directory(directory: Path) -> Path:
-    """Return the path of a directory without symlinks, for several calls of ``open_inside``.
-
-    Raises:
-        OSError: It does not exist, or is not a directory.
-    """
-    descriptor = os.open(directory, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | os.O_DIRECTORY)
-    try:
-        return _opened_path(descriptor) or Path(os.path.realpath(directory))
-    finally:
-        os.close(descriptor)
-
-
 def open_inside(path: Path, directory: Path, root: Path | None = None) -> BufferedReader:
     """Open a regular file in a directory for reading, see ``is_inside`` and ``open_regular``.
 
@@ -37,12 +24,13 @@ def open_inside(path: Path, directory: Path, root: Path | None = None) -> Buffer
     Args:
         path: The file.
         directory: The directory, as messages name it.
-        root: The earlier result of ``resolved_directory``, if the directory may have been replaced since.
+        root: Where the directory led to earlier, without symlinks, if another one may have replaced it since; None to
+            follow them now.
 
     Raises:
         OSError: It leads to another directory, cannot be opened, or is not a regular file.
     """
-    root = resolved_directory(directory) if root is None else root
+    root = Path(os.path.realpath(directory)) if root is None else root
     require_inside(path, directory)
     stream = open_regular(path)
     try:

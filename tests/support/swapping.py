@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def swap_when_opened(monkeypatch: pytest.MonkeyPatch, opened: Path, replaced: Path, target: Path) -> None:
-    """Replace a path by a symlink once, immediately before a file is opened by its name.
+    """Replace a path by a symlink immediately before a file is opened by its name.
 
     Args:
         monkeypatch: Restores ``os.open``.

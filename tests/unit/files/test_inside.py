@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.files import inside, open_inside, read_inside, resolved_directory
+from repogen.files import inside, open_inside, read_inside
 from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_link_that_is_there_only_while_the_file_is_opened(
 def test_link_that_replaces_the_directory(secret: Path, tmp_path: Path) -> None:
     """The directory is the one that was resolved before."""
     directory = tmp_path / "root" / "sub"
-    root = resolved_directory(directory)
+    root = directory.resolve()
     directory.rename(tmp_path / "moved")
     directory.symlink_to(secret)
     with pytest.raises(PermissionError, match="leads out of"):
