@@ -85,7 +85,7 @@ def _opened(version_dir: Path) -> Iterator[Path]:
     """Yield a path of a version's directory that leads nowhere else if another user replaces it, or the model's.
 
     Raises:
-        PublishError: One of the two is a symlink.
+        PublishError: One of the two is a symlink, before or afterward.
         OSError: One cannot be read, or is not a directory.
     """
     _require_no_link(version_dir)
@@ -97,6 +97,7 @@ def _opened(version_dir: Path) -> Iterator[Path]:
             _require_no_link(version_dir)  # that has replaced one since
             raise OSError(error.errno, error.strerror, str(version_dir)) from error
         yield opened
+    _require_no_link(version_dir)
 
 
 def _require_no_link(version_dir: Path) -> None:
