@@ -142,10 +142,12 @@ class Companion:
     Attributes:
         name: Its name in the version directory.
         path: The file to copy.
+        directory: The directory without symlinks that it must not lead out of; None for the one that contains it.
     """
 
     name: str
     path: Path
+    directory: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,14 @@ from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
 from repogen.files import is_directory, raise_if_exhausted, read_bytes, reason
 from repogen.files.temporary import temporary_directory
+from repogen.repository.digest import sha256_file
 from repogen.repository.filesystem import Disk
 from repogen.repository.layout import config_bytes, overflows
 from repogen.repository.manifest import damaged_named_files, read_manifest, repeated_files, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey, TrustedSigner
@@ -44,21 +45,26 @@ _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
 
 
-def sign_version(version_dir: Path, key: SigningKey) -> None:
+def sign_version(version_dir: Path, key: SigningKey, opened: Path | None = None) -> None:
     """Write the signature of a version; it replaces an older one.
 
     Args:
         version_dir: A complete version directory.
         key: What signs it. The password of an encrypted key is read from REPOGEN_SIGNING_PASSWORD.
+        opened: The directory as ``opened_directory`` yields it, if another user may replace it. What is in another
+            directory is not signed, and nothing is written there.
 
     Raises:
         MissingExtraError: The package model-signing is not installed.
         SpecError: The key cannot be read.
-        PublishError: The signature cannot be created, or the directory has a file that its manifest does not list.
+        PublishError: The signature cannot be created, the directory has a file that its manifest does not list, or
+            it was replaced or changed in the meantime.
     """
     signing, _ = _library()
+    opened = opened or version_dir
     try:
-        _require_bounded(version_dir)
+        _require_bounded(opened)
+        digests = _digests(opened)
     except (ValueError, OSError) as error:
         if isinstance(error, OSError):
             raise_if_exhausted(error)
@@ -68,7 +74,7 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
             "delete files that are not part of the version, or build it again",
             code="sign.damaged",
         ) from error
-    config = signing.Config().set_hashing_config(_hashing(version_dir))
+    config = signing.Config().set_hashing_config(_with_digests(_hashing(version_dir), version_dir, digests))
     try:
         config = _with_signer(config, key)
     except (ValueError, TypeError, OSError) as error:
@@ -88,13 +94,16 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
         with temporary_directory() as private:
             config.sign(version_dir, private / SIGNATURE_FILE)
             text = (private / SIGNATURE_FILE).read_text(encoding="utf-8")
-        _write(version_dir, text)
+        _write(opened, text)
+    except PublishError:
+        raise
     except Exception as error:  # the library raises errors of many packages
-        raise _not_signed(version_dir, error) from error
+        raise _not_signed(version_dir, error, opened) from error
 
 
-def _not_signed(version_dir: Path, error: Exception) -> PublishError:
-    what = f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}"
+def _not_signed(version_dir: Path, error: Exception, opened: Path | None = None) -> PublishError:
+    problem = str(error).replace(str(opened or version_dir), str(version_dir))
+    what = f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {problem}"
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         return PublishError(what, "free disk space, or correct the permissions of the repository", code="sign.failed")
     hint = "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither"
@@ -243,6 +252,32 @@ def _hashing(version_dir: Path) -> Any:  # noqa: ANN401 - an optional package
     paths = [version_dir / name for name in names]
     config: Any = hashing
     return config.Config().use_file_serialization().set_ignored_paths(paths=paths, ignore_git_paths=False)
+
+
+def _digests(version_dir: Path) -> dict[str, str]:
+    """Return the sha256 of each file that a signature covers: as the manifest states it, where it lists the file."""
+    others = (name for name in (MANIFEST_FILE, *ATTESTATION_FILES) if name != SIGNATURE_FILE)
+    present = {name: sha256_file(version_dir / name) for name in others if os.path.lexists(version_dir / name)}
+    return present | {record.path: record.sha256 for record in read_manifest(version_dir).files}
+
+
+def _with_digests(hashing: Any, version_dir: Path, digests: Mapping[str, str]) -> Any:  # noqa: ANN401 - as above
+    """Return a hashing config that requires digests: the library reads files by their paths."""
+    hash_files = hashing.hash
+
+    def required(path: Path) -> Any:  # noqa: ANN401 - as above
+        hashed = hash_files(path)
+        if {each.identifier: each.digest.digest_hex for each in hashed.resource_descriptors()} != digests:
+            raise PublishError(
+                f"{version_dir.parent.name} version {version_dir.name} was not signed: its files differ from the "
+                "manifest, or another process replaced them in the meantime",
+                "run `repogen verify`, and then the command again",
+                code="sign.damaged",
+            )
+        return hashed
+
+    hashing.hash = required
+    return hashing
 
 
 def _with_signer(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an optional package

@@ -119,10 +119,20 @@ def read_bytes(path: Path, limit: int) -> bytes:
         OSError: It can't be read, or is not a regular file.
     """
     with open_regular(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size > limit:
-            raise ContentError(f"is larger than {size_text(limit)}")
-        content = stream.read(size + 1)  # read() allocates as many bytes as requested
+        return read_stream(stream, limit)
+
+
+def read_stream(stream: BufferedReader, limit: int) -> bytes:
+    """Return the bytes of an open file, see ``read_bytes``.
+
+    Raises:
+        ContentError: As ``read_bytes``.
+        OSError: It can't be read.
+    """
+    size = os.fstat(stream.fileno()).st_size
+    if size > limit:
+        raise ContentError(f"is larger than {size_text(limit)}")
+    content = stream.read(size + 1)  # read() allocates as many bytes as requested
     if len(content) > size:
         raise ContentError("grew while it was read")
     return content

@@ -91,7 +91,11 @@ def is_inside(path: Path, directory: Path) -> bool:
     """
     if "\0" in str(path) or len(str(path)) > _MAX_PATH:
         return False
-    target, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
+    return is_below(Path(os.path.realpath(path)), Path(os.path.realpath(directory)))
+
+
+def is_below(target: Path, root: Path) -> bool:
+    """Return whether a file is in a directory; both paths are without symlinks. See ``is_inside``."""
     snapshots = next((parent for parent in root.parents if parent.name == "snapshots"), None)
     # `blobs` is not resolved: it could be a link itself
     blobs = None if snapshots is None else snapshots.parent / "blobs"
@@ -257,5 +261,10 @@ def require_inside(path: Path, directory: Path) -> Path:
         OSError: It leads to another directory.
     """
     if not is_inside(path, directory):
-        raise OSError(errno.EPERM, f"leads out of {directory}", str(path))
+        raise leads_out(path, directory)
     return path
+
+
+def leads_out(path: Path, directory: Path) -> OSError:
+    """Return the error for a path that leads to a file in another directory."""
+    return OSError(errno.EPERM, f"leads out of {directory}", str(path))

@@ -21,7 +21,7 @@ from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
-from repogen.files import is_inside, is_plain_name
+from repogen.files import is_inside, is_plain_name, open_inside
 from repogen.files.tree import remove_tree, walk
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import make_readable
@@ -167,7 +167,9 @@ def _link_or_copy(source: Path, directory: Path, name: str, root: Path) -> FileR
     target = directory / name
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink() or not is_inside(source, root):
-        shutil.copyfile(source, target)
+        # code of Python steps; another user may have replaced it by a link
+        with open_inside(source, source.parent) as reader, target.open("wb") as writer:
+            shutil.copyfileobj(reader, writer)
     else:
         os.link(source, target)
     return FileRecord(name, sha256_file(target), target.stat().st_size)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import PublishError, RepogenError
-from repogen.files import open_regular, read_bytes, reason, require_allocated, require_inside
+from repogen.files import open_inside, read_inside, reason, require_allocated
 from repogen.repository.layout import model_dir, next_version
 from repogen.repository.manifest import manifest_from_json, repeated_files
 from repogen.repository.own_config import UnservableError, config_serving, stage_config
 from repogen.repository.version_policy import serving_only
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from io import BufferedReader
 
     from repogen.artifacts.built_model import FileRecord
 
@@ -46,14 +47,16 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
     where = f"{name} version {version_dir.name}"
     number = next_version(model_dir(repository, name))
     directory = model_dir(scratch, name) / str(number)
+    root = Path(os.path.realpath(version_dir))  # a link that replaces it from now on is not followed
     try:
-        manifest, content = _manifest(version_dir, name)
+        manifest, content = _manifest(version_dir, root, name)
         directory.mkdir(parents=True)
         for record in manifest.files:
             (directory / record.path).parent.mkdir(parents=True, exist_ok=True)
-            _copy(require_inside(version_dir / record.path, version_dir), directory / record.path, record)
+            with open_inside(version_dir / record.path, version_dir, root) as reader:
+                _copy(reader, directory / record.path, record)
         for file in (file for file in ATTESTATION_FILES if os.path.lexists(version_dir / file)):
-            (directory / file).write_bytes(read_bytes(require_inside(version_dir / file, version_dir)))
+            (directory / file).write_bytes(read_inside(version_dir / file, version_dir, root))
         (directory / MANIFEST_FILE).write_bytes(content)
         written = (version_dir / MANIFEST_FILE).stat()
         os.utime(directory / MANIFEST_FILE, ns=(written.st_atime_ns, written.st_mtime_ns))
@@ -83,7 +86,7 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
     return staged
 
 
-def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
+def _manifest(version_dir: Path, root: Path, name: str) -> tuple[Manifest, bytes]:
     """Return a version's manifest, and its bytes.
 
     Raises:
@@ -91,7 +94,7 @@ def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
         MalformedRecordError: It is damaged.
         OSError: It can't be read.
     """
-    content = read_bytes(require_inside(version_dir / MANIFEST_FILE, version_dir))
+    content = read_inside(version_dir / MANIFEST_FILE, version_dir, root)
     manifest = manifest_from_json(content.decode(), "/".join((version_dir / MANIFEST_FILE).parts[-3:]))
     paths = [record.path for record in manifest.files]
     if manifest.model != name:
@@ -103,7 +106,7 @@ def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
     return manifest, content
 
 
-def _copy(source: Path, target: Path, record: FileRecord) -> None:
+def _copy(reader: BufferedReader, target: Path, record: FileRecord) -> None:
     """Copy a file.
 
     Raises:
@@ -111,8 +114,8 @@ def _copy(source: Path, target: Path, record: FileRecord) -> None:
         OSError: It can't be read or written, or is a sparse file.
     """
     digest, left = hashlib.sha256(), record.size
-    with open_regular(source) as reader, target.open("xb") as writer:
-        require_allocated(reader)
+    require_allocated(reader)
+    with target.open("xb") as writer:
         while block := reader.read(min(_BLOCK, left + 1)):
             left -= len(block)
             if left < 0:

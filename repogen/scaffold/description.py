@@ -34,6 +34,21 @@ NO_HINTS = Hints()
 
 
 @dataclass(frozen=True)
+class CopiedFile:
+    """A file to copy into the spec's directory.
+
+    Attributes:
+        path: The file.
+        directory: The directory that it must not lead out of.
+        root: That directory without symlinks, before it was read: a link that replaces it is not followed.
+    """
+
+    path: Path
+    directory: Path
+    root: Path
+
+
+@dataclass(frozen=True)
 class ModelDescription:
     """What can be determined about a model without running it.
 
@@ -51,7 +66,7 @@ class ModelDescription:
     comments: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     missing: str = ""
-    copies: Mapping[str, Path] = field(default_factory=dict)
+    copies: Mapping[str, CopiedFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

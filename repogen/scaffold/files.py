@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.files import MAX_GRAPH_BYTES, is_file, open_regular, read_bytes, read_text, reason
+from repogen.files import MAX_GRAPH_BYTES, is_file, open_inside, read_bytes, read_text, reason
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
-from repogen.scaffold.description import flow, one_line
+from repogen.scaffold.description import CopiedFile, flow, one_line
 from repogen.scaffold.pipelines import NO_PIPELINES, Pipelines, matrix_workflow, pipeline_texts
 from repogen.spec.document import compose, data
 from repogen.targets import DEFAULT_RELEASE, find_target, newest_target
@@ -166,10 +166,10 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
         repository=flow(description.repository),
         omitted=[one_line(line) for line in description.omitted],
     )
-    files: dict[Path, str | Path] = {directory / SPEC: text}
+    files: dict[Path, str | CopiedFile] = {directory / SPEC: text}
     files |= {directory / name: code for name, code in description.files.items()}
     for model in description.models:
-        files |= {directory / name: path for name, path in model.copies.items()}
+        files |= {directory / name: file for name, file in model.copies.items()}
     _write(files, directory, force=force)
     return (*files, *_ignore_reports(directory))
 
@@ -191,7 +191,7 @@ def _spec_text(path: Path) -> str:
         raise SpecError(f"{path} cannot be read: {error.strerror}", code="init.from") from error
 
 
-def _write(files: Mapping[Path, str | Path], directory: Path, *, force: bool) -> None:
+def _write(files: Mapping[Path, str | CopiedFile], directory: Path, *, force: bool) -> None:
     """Write texts and copies of files; nothing if one may not be overwritten: code, or any file without ``force``.
 
     If a write fails, the new files are removed.
@@ -222,7 +222,7 @@ def _write(files: Mapping[Path, str | Path], directory: Path, *, force: bool) ->
             "use another directory, or overwrite it with --force",
             code="init.exists",
         )
-    _require_small(content for content in files.values() if isinstance(content, Path))
+    _require_small(content.path for content in files.values() if isinstance(content, CopiedFile))
     new = [path for path in files if str(path) not in existing]
     for path, content in files.items():
         try:
@@ -269,9 +269,9 @@ def _links(path: Path, directory: Path) -> tuple[Path, ...]:
     return tuple(each for each in (path, *path.parents[: len(names.parts) - 1]) if each.is_symlink())
 
 
-def _copy(source: Path, writer: IO[bytes]) -> None:
+def _copy(source: CopiedFile, writer: IO[bytes]) -> None:
     """Copy a regular file up to the size that it has at the start."""
-    with open_regular(source) as reader:
+    with open_inside(source.path, source.directory, source.root) as reader:
         left = os.fstat(reader.fileno()).st_size
         while block := reader.read(min(left, _BLOCK)):
             writer.write(block)

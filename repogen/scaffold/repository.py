@@ -21,13 +21,14 @@ from repogen.artifacts.steps import PINNED
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
-from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_bytes
+from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_inside
 from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
+from repogen.repository.filesystem import opened_directory
 from repogen.repository.layout import code_file, directory_of_step, is_model, latest_version, models_of, requirements_in
 from repogen.repository.publish import is_foreign
 from repogen.scaffold.config_section import compared, ensemble_steps, triton_section
-from repogen.scaffold.description import ModelDescription, SpecDescription
+from repogen.scaffold.description import CopiedFile, ModelDescription, SpecDescription
 from repogen.scaffold.model_files import describe_onnx
 from repogen.spec.models import MODEL_NAME
 from repogen.spec.paths import check_repository
@@ -64,11 +65,13 @@ class _Existing:
         directory: Its directory.
         config: Its config.pbtxt.
         spec_dir: Directory of the new spec.
+        root: The model's directory without symlinks: that of the config.pbtxt.
     """
 
     directory: Path
     config: ModelConfig
     spec_dir: Path
+    root: Path
 
     @property
     def name(self) -> str:
@@ -101,7 +104,7 @@ class _Existing:
         """Return the path in the spec of a file that a build publishes."""
         return f"{self.files_dir}/{os.path.relpath(path, self.directory)}"
 
-    def copies(self, paths: Iterable[Path]) -> dict[str, Path]:
+    def copies(self, paths: Iterable[Path]) -> dict[str, CopiedFile]:
         """Return the published files that have to be copied into the spec's directory, by their path there.
 
         Raises:
@@ -113,7 +116,8 @@ class _Existing:
             if path.name.endswith(_CODE):
                 name = self.relative(path)
                 raise _unsupported(f"{name} has the name of a Python file, and would be copied next to the spec")
-        return {self.published(path): path for path in (*paths, *self.named_files) if is_file(path)}
+        files = (CopiedFile(path, self.directory, self.root) for path in (*paths, *self.named_files) if is_file(path))
+        return {self.published(file.path): file for file in files}
 
     @property
     def named_files(self) -> list[Path]:
@@ -197,9 +201,11 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
     """
     if not re.fullmatch(MODEL_NAME, directory.name):
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
-    file = directory / CONFIG_FILE
+    file, root = directory / CONFIG_FILE, Path(os.path.realpath(directory))
     try:
-        config = parse_file(file, str(file))
+        with opened_directory(root) as opened:  # another user may replace it by a link to files that it would name
+            root = root if opened == root else opened.readlink()
+            config = parse_file(opened / CONFIG_FILE, str(file))
     except FileNotFoundError:
         config = empty_config()
     except OSError as error:
@@ -208,7 +214,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
         raise _unsupported(f"{error.message}; run `repogen check`") from error
     if not is_model(directory):
         raise _unsupported("it has no model file")
-    return _Existing(directory, config, spec_dir)
+    return _Existing(directory, config, spec_dir, root)
 
 
 def _describe(existing: _Existing) -> ModelDescription:
@@ -424,7 +430,7 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
         if initial.data_file
     }
     try:
-        files = dict(_state_files(existing.directory / "initial_state", states))
+        files = dict(_state_files(existing, states))
         facts = ModelFacts(
             existing.name, signature, config.max_batch_size, labels=labels, states=files, backend=backend
         )
@@ -438,7 +444,7 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
     return compared(config, rendered, existing.name)
 
 
-def _state_files(directory: Path, names: dict[str, str]) -> Iterator[tuple[str, NamedFile]]:
+def _state_files(existing: _Existing, names: dict[str, str]) -> Iterator[tuple[str, NamedFile]]:
     """Yield the files with initial states of a model, by their path in the spec.
 
     Raises:
@@ -446,7 +452,8 @@ def _state_files(directory: Path, names: dict[str, str]) -> Iterator[tuple[str, 
     """
     left = MAX_TEXT_BYTES
     for path, name in names.items():
-        content = read_bytes(directory / name, left)
+        file = existing.directory / "initial_state" / name
+        content = read_inside(file, existing.directory, existing.root, left)
         left -= len(content)
         yield path, NamedFile(name, content)
 

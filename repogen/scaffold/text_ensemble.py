@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, TypeAdapter
 
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_file, is_inside, read_bytes
-from repogen.scaffold.description import ModelDescription, SpecDescription, flow, model_name
+from repogen.scaffold.description import CopiedFile, ModelDescription, SpecDescription, flow, model_name
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 from repogen.spec.models import ModelSpec
 from repogen.worker.inspection import InspectionJob, inspect
@@ -19,7 +20,6 @@ from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from repogen.artifacts.tensors import Signature
 
@@ -111,6 +111,7 @@ def describe_text_ensemble(path: Path, directory: Path, name: str | None, render
         SpecError: It is not a model of text with a tokenizer.json, or the model cannot be loaded.
         MissingExtraError: torch, transformers or another package is not installed.
     """
+    root = Path(os.path.realpath(path))
     _require_files(path)
     model = _inspected(path, directory, name or model_name(path.resolve().name))
     padding = _padding(path)
@@ -133,8 +134,8 @@ def describe_text_ensemble(path: Path, directory: Path, name: str | None, render
     files = {f"{step}.py": render(f"{step}.py.j2", values) for step in steps}
     tokenizer, last = _tokenizer(model), _labels(model) if model.classifies else _pooling_step(model)
     if not is_inside(path, directory):  # files that are published must be in the spec's directory
-        tokenizer = _with_copy(tokenizer, path / _TOKENIZER)
-        last = _with_copy(last, path / CONFIG) if model.classifies else last
+        tokenizer = _with_copy(tokenizer, CopiedFile(path / _TOKENIZER, path, root))
+        last = _with_copy(last, CopiedFile(path / CONFIG, path, root)) if model.classifies else last
     return SpecDescription((tokenizer, _encoder(model), last, _ensemble(model, comments)), files=files)
 
 
@@ -162,9 +163,9 @@ def _inspected(path: Path, directory: Path, base: str) -> _TextModel:
     return _TextModel(path, relative, base, inputs, output, outputs[output], longest, version)
 
 
-def _with_copy(step: ModelDescription, file: Path) -> ModelDescription:
+def _with_copy(step: ModelDescription, file: CopiedFile) -> ModelDescription:
     """Return a step whose data is a copy of a file."""
-    return replace(step, source={**step.source, "data": [file.name]}, copies={file.name: file})
+    return replace(step, source={**step.source, "data": [file.path.name]}, copies={file.path.name: file})
 
 
 def _tokenizer(model: _TextModel) -> ModelDescription:

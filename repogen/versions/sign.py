@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from repogen.attestation.signature import sign_version, unsignable
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
 from repogen.files.work_limit import work_limit
+from repogen.repository.filesystem import opened_directory
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.inventory import VersionRecord
     from repogen.artifacts.versions import Manifest
@@ -62,17 +66,10 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
 
 
 def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: SigningKey) -> None:
-    with locked(repository, 60.0):
-        for directory in (version.path.parent, version.path):
-            if directory.is_symlink():
-                raise PublishError(
-                    f"{directory} is a symlink, and repogen does not write through links out of the repository",
-                    "sign the version in the repository that contains it",
-                    code="publish.symlink",
-                )
+    with locked(repository, 60.0), _opened(version.path) as opened:
         with work_limit(f"model {version.model}"):
-            damage = damaged_files(version.path, manifest)
-            if not damage and (problem := unsignable(version.path, manifest)):
+            damage = damaged_files(opened, manifest)
+            if not damage and (problem := unsignable(opened, manifest)):
                 damage = (problem,)
         if damage:
             raise PublishError(
@@ -80,4 +77,34 @@ def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: Sig
                 "restore its files and delete those that the manifest does not list, or build it again",
                 code="sign.damaged",
             )
-        sign_version(version.path, key)
+        sign_version(version.path, key, opened)
+
+
+@contextmanager
+def _opened(version_dir: Path) -> Iterator[Path]:
+    """Yield a path of a version's directory that leads nowhere else if another user replaces it, or the model's.
+
+    Raises:
+        PublishError: One of the two is a symlink, before or afterward.
+        OSError: One cannot be read, or is not a directory.
+    """
+    _require_no_link(version_dir)
+    with ExitStack() as stack:
+        try:
+            model = stack.enter_context(opened_directory(version_dir.parent))
+            opened = stack.enter_context(opened_directory(model / version_dir.name))
+        except OSError as error:
+            _require_no_link(version_dir)  # that has replaced one since
+            raise OSError(error.errno, error.strerror, str(version_dir)) from error
+        yield opened
+    _require_no_link(version_dir)
+
+
+def _require_no_link(version_dir: Path) -> None:
+    for directory in (version_dir.parent, version_dir):
+        if directory.is_symlink():
+            raise PublishError(
+                f"{directory} is a symlink, and repogen does not write through links out of the repository",
+                "sign the version in the repository that contains it",
+                code="publish.symlink",
+            )

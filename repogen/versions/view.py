@@ -9,6 +9,7 @@ but the files of the graph. Source: netron/server.py and netron/browser.js of ne
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from repogen.artifacts.file_names import DATA_FILE, MODEL_FILE
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, SpecError
-from repogen.files import is_file, is_inside, open_regular, reason, require_inside
+from repogen.files import is_file, is_inside, open_inside, reason
 from repogen.files.content import ContentError
 from repogen.repository.inventory import read_models
 
@@ -61,7 +62,7 @@ class Graph:
 
     Attributes:
         title: Model and version.
-        directory: The version's directory.
+        directory: The version's directory, without symlinks.
         files: The files that Netron may read.
     """
 
@@ -91,14 +92,15 @@ def graph_of(repository: Path, name: str, version: int | None) -> Graph:
         existing = ", ".join(str(each.version) for each in model.versions) or "none"
         missing = "no version" if number is None else f"no version {number}"
         raise SpecError(f"{name} has {missing}", f"its versions are: {existing}", code="view.no-version")
-    if not is_file(record.path / MODEL_FILE) or not is_inside(record.path / MODEL_FILE, record.path):
+    directory = Path(os.path.realpath(record.path))  # a link that replaces it from now on is not followed
+    if not is_file(directory / MODEL_FILE) or not is_inside(directory / MODEL_FILE, directory):
         raise SpecError(
             f"version {number} of {name} has no {MODEL_FILE}",
             "Python code and ensembles have no graph: view the models that an ensemble uses",
             code="view.no-graph",
         )
-    files = tuple(file for file in (MODEL_FILE, DATA_FILE) if is_file(record.path / file))
-    return Graph(f"{name} version {number}", record.path, files)
+    files = tuple(file for file in (MODEL_FILE, DATA_FILE) if is_file(directory / file))
+    return Graph(f"{name} version {number}", directory, files)
 
 
 class Viewer:
@@ -137,7 +139,7 @@ def open_viewer(graph: Graph, port: int = 0) -> Iterator[Viewer]:
     spec = importlib.util.find_spec("netron")
     if spec is None or spec.origin is None:
         raise MissingExtraError("Netron is not installed", install_command("view"))
-    assets = Path(spec.origin).parent
+    assets = Path(os.path.realpath(Path(spec.origin).parent))
     try:
         server = _Server((HOST, port), partial(_Handler, graph=graph, assets=assets))
     except OSError as error:
@@ -207,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
             root = self._assets
         else:
             raise FileNotFoundError(path)
-        return open_regular(require_inside(root / name, root))
+        return open_inside(root / name, root, root)
 
     def _send_head(self, size: int, kind: str) -> None:
         self.send_response(HTTPStatus.OK)

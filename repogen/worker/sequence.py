@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuiltModel, ExportAttempt
 from repogen.artifacts.source import PassThroughSource
-from repogen.errors import ExportError, ParityError, RepogenError, SourceError, error_from_record
+from repogen.errors import ExportError, ParityError, PublishError, RepogenError, SourceError, error_from_record
 from repogen.export.fallback_chain import export_with, fallback_chain, with_centered_values
+from repogen.files import open_inside, raise_if_exhausted, reason
 from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import Workspace, optimize, select_passes
 from repogen.source.load import load_source
@@ -27,10 +29,11 @@ from repogen.worker.timeout import time_limit
 from repogen.worker.verification import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.artifacts.built_model import Artifact, Lossy, OnnxArtifact, PassOutcome
-    from repogen.artifacts.source import Reference, SourceModel
+    from repogen.artifacts.source import Companion, Reference, SourceModel
     from repogen.export.interface import Exporter
     from repogen.optimize.passes import SelectedPass
     from repogen.targets import Target
@@ -245,10 +248,29 @@ def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) ->
         parity=parity,
         batch=verified.validation.batch,
         imported=imported_code(job.root, source.files),
-        companions={companion.name: companion.path for companion in source.companions},
+        companions=_companions(source.companions, job.work_dir / "companions"),
         labels=dict(source.labels),
         lossy=verified.lossy,
     )
+
+
+def _companions(companions: Sequence[Companion], directory: Path) -> dict[str, Path]:
+    """Return copies of companions by name: their owner may replace the files by links before they are published.
+
+    Raises:
+        PublishError: One cannot be read, or leads out of its directory.
+    """
+    directory.mkdir()
+    copies = {companion.name: directory / str(index) for index, companion in enumerate(companions)}
+    for companion in companions:
+        path, root = companion.path, companion.directory
+        try:
+            with open_inside(path, root or path.parent, root) as reader, copies[companion.name].open("wb") as writer:
+                shutil.copyfileobj(reader, writer)
+        except OSError as error:
+            raise_if_exhausted(error)
+            raise PublishError(f"{companion.name} cannot be published: {reason(error)}", code="stage.write") from error
+    return copies
 
 
 def _try_exporter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.files import is_inside, is_private_hard_link
-from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes, require_few_values
+from repogen.files import is_inside, is_private_hard_link, open_inside
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_stream, require_few_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,6 +145,7 @@ class Checkpoint:
         weights: Weight files; never empty.
         notes: Remarks for the report.
         local: Whether the directory is the user's own, not a snapshot in the cache.
+        root: The directory without symlinks, when its configuration was read.
     """
 
     directory: Path
@@ -153,6 +155,7 @@ class Checkpoint:
     weights: tuple[Path, ...]
     notes: tuple[str, ...]
     local: bool
+    root: Path
 
     @property
     def preprocessor(self) -> PreprocessorFile:
@@ -168,7 +171,7 @@ class Checkpoint:
     def pipeline_tag(self) -> str:
         """The task named in the front matter of the model card; empty when there is none."""
         path = self.directory / "README.md"
-        text = _head(path) if path.is_file() and is_inside(path, self.directory) else ""
+        text = _head(path, self.root) if path.is_file() and is_inside(path, self.directory) else ""
         front_matter = _FRONT_MATTER.search(text)
         tag = _PIPELINE_TAG.search(front_matter[1]) if front_matter else None
         return tag[1] if tag else ""
@@ -193,7 +196,7 @@ class Checkpoint:
         }
         notes = (f"not published, because {why}: {', '.join(p.name for p in x)}" for why, x in reasons.items() if x)
         published = (path for path in paths if path not in {*outside, *private})
-        return tuple(Companion(path.name, path) for path in published), tuple(notes)
+        return tuple(Companion(path.name, path, self.root) for path in published), tuple(notes)
 
     def _companion_paths(self) -> list[Path]:
         files = sorted(path for path in self.directory.iterdir() if path.is_file())
@@ -201,7 +204,7 @@ class Checkpoint:
 
     def _first_file(self, names: tuple[str, ...], kind: type[_File]) -> _File:
         path = next((path for path in (self.directory / name for name in names) if path.is_file()), None)
-        return kind() if path is None else read_json(_inside(path, self.directory), kind)
+        return kind() if path is None else read_json(_inside(path, self.directory), kind, root=self.root)
 
 
 def open_checkpoint(
@@ -219,11 +222,11 @@ def open_checkpoint(
     Raises:
         SourceError: The directory has no configuration or no weights, or requires code that is not trusted.
     """
-    path = directory / CONFIG
+    path, root = directory / CONFIG, Path(os.path.realpath(directory))
     if not path.is_file():
         problem, hint = _other_format(directory)
         raise _files_error(f"{name} has no config.json{f': {problem}' if problem else ''}", hint)
-    config = read_json(_inside(path, directory), ConfigFile)
+    config = read_json(_inside(path, directory), ConfigFile, root=root)
     if config.has_remote_code:
         if not trusted:
             raise SourceError(
@@ -233,23 +236,25 @@ def open_checkpoint(
                 where=f"{name}/{CONFIG}",
             )
         notes = (*notes, f"trust_remote_code: Python code of {name} was run ({config.remote_code})")
-    raw = read_json(path, dict[str, Any])
-    return Checkpoint(directory, name, config, raw, _weights(directory, name, config), notes, local)
+    raw = read_json(path, dict[str, Any], root=root)
+    return Checkpoint(directory, name, config, raw, _weights(directory, root, name, config), notes, local, root)
 
 
-def read_json(path: Path, kind: type[_T], values: int = _MAX_VALUES) -> _T:
-    """Read a JSON file into a pydantic model or dict.
+def read_json(path: Path, kind: type[_T], values: int = _MAX_VALUES, root: Path | None = None) -> _T:
+    """Read a JSON file, which may be a link within its directory, into a pydantic model or dict.
 
     Args:
         path: The file.
         kind: The model, or dict.
         values: How many values it may have. A value of a wrong type needs a kilobyte of memory.
+        root: The directory of the file without symlinks, if another one may have replaced it.
 
     Raises:
         SourceError: The file cannot be read, is not JSON, or has values of another type.
     """
     try:
-        content = read_bytes(path, MAX_TEXT_BYTES)
+        with open_inside(path, path.parent, root) as stream:
+            content = read_stream(stream, MAX_TEXT_BYTES)
         require_few_values(content, values)
         return TypeAdapter(kind).validate_json(content)
     except ContentError as error:
@@ -266,26 +271,26 @@ def read_json(path: Path, kind: type[_T], values: int = _MAX_VALUES) -> _T:
         raise _files_error(f"{path.name} {problem}", "download it again", path.name) from error
 
 
-def _head(path: Path) -> str:
+def _head(path: Path, root: Path) -> str:
     """Return the beginning of a text file, with line feeds as line ends."""
-    with path.open("rb") as stream:
+    with open_inside(path, path.parent, root) as stream:
         text = stream.read(_MAX_CARD_BYTES).decode(errors="replace")
     return text.replace("\r\n", "\n")
 
 
-def _weights(directory: Path, name: str, config: ConfigFile) -> tuple[Path, ...]:
+def _weights(directory: Path, root: Path, name: str, config: ConfigFile) -> tuple[Path, ...]:
     custom = [config.transformers_weights] if config.transformers_weights is not None else []
     for candidate in (*custom, *SAFE_WEIGHTS, *PICKLED_WEIGHTS):
         path = directory / _file_name(candidate, CONFIG)
         if path.is_file():
-            weights = _shards(_inside(path, directory)) if path.name.endswith(".index.json") else (path,)
+            weights = _shards(_inside(path, directory), root) if path.name.endswith(".index.json") else (path,)
             return tuple(_inside(file, directory) for file in weights)
     problem, hint = _other_format(directory)
     raise _files_error(f"{name} has no weights: {problem or 'neither model.safetensors nor pytorch_model.bin'}", hint)
 
 
-def _shards(index: Path) -> tuple[Path, ...]:
-    names = sorted(set(read_json(index, _WeightIndex).weight_map.values()))
+def _shards(index: Path, root: Path) -> tuple[Path, ...]:
+    names = sorted(set(read_json(index, _WeightIndex, root=root).weight_map.values()))
     if not names:
         raise _files_error(f"{index.name} lists no weight files", "download it again", index.name)
     shards = tuple(index.parent / _file_name(name, index.name) for name in names)

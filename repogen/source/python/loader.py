@@ -64,7 +64,7 @@ def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
     )
     first, second = open_python(code), open_python(code)
     _check_reproducible(first, {name: dim.example for name, dim in dims.items()}, examples)
-    data = tuple(Companion(Path(file).name, root / file) for file in source.data)
+    data = tuple(Companion(Path(file).name, root / file, root.resolve()) for file in source.data)
     return SourceModel(
         origin=PassThroughSource(
             artifact=PythonArtifact((root / source.path).resolve(), signature, source.requirements),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.errors import ConfigError
-from repogen.files import require_inside
-from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes
+from repogen.files import open_inside
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_stream
 from repogen.triton_config.render.model_facts import GoldenRow
 from repogen.triton_config.render.tensors import control_names, triton_fed
 
@@ -122,7 +122,8 @@ def _read_text(root: Path, file: str, limit: int) -> str:
 
 def _read_bytes(root: Path, file: str, limit: int) -> bytes:
     try:
-        return read_bytes(require_inside(root / file, root), limit)
+        with open_inside(root / file, root) as stream:
+            return read_stream(stream, limit)
     except ContentError as error:
         raise ConfigError(f"{file} {error}", "name a smaller file", code="config.unreadable") from error
     except OSError as error:

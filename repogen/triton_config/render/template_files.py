@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from typing import TYPE_CHECKING
+
+from repogen.files import open_inside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 2**20
 """Size limit of a template; repogen's own have a few KiB."""
-
-# A FIFO or a device that replaces the file after the check does not block, and does not become a terminal.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def rejection(path: Path, directory: Path) -> str:
@@ -47,9 +45,7 @@ def read_template(path: Path, directory: Path) -> str:
     """
     if reason := rejection(path, directory):
         raise ValueError(reason)
-    with os.fdopen(os.open(path.resolve(), _FLAGS), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise ValueError("is not a regular file")
+    with open_inside(path, directory) as stream:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:  # a file of /proc has the size 0
         raise ValueError(f"has more than {MAX_BYTES} bytes")

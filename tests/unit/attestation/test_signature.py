@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import errno
 import json
@@ -36,6 +37,7 @@ from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
+from repogen.repository.filesystem import opened_directory
 from repogen.repository.inventory import read_model
 from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import manifest_to_json, read_manifest
@@ -43,6 +45,7 @@ from repogen.serving.environment import without_secrets
 from tests.support.published import Publisher
 from tests.support.scaled_models import Scaled, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -607,6 +610,69 @@ def test_version_of_another_repository_is_not_signed(publisher: Publisher, tmp_p
         repogen.sign("m", key=write_keys(tmp_path, "other")[0], repository=foreign)
     assert raised.value.code == "publish.symlink"
     assert signature.read_bytes() == content
+
+
+def _replace(path: Path, target: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("link", ["m", "m/1"])
+@pytest.mark.parametrize("content", ["same", "other"])
+@pytest.mark.parametrize("moment", ["before it is opened", "before it is hashed", "before it is written"])
+def test_version_that_is_replaced_by_a_link_is_not_signed(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str, content: str, moment: str
+) -> None:
+    """Another user who can write to the repository has no signature written elsewhere, or for other files."""
+    publisher.publish()
+    private, replaced = tmp_path / "private", publisher.repository / link
+    shutil.copytree(publisher.repository, private)
+    (private / "m" / "1" / "model.sig").write_text("old")
+    if content == "other":
+        (private / "m" / "1" / "golden.npz").write_bytes(b"other")
+    key, signer = write_keys(tmp_path)
+    write, hashing = sign_sigstore_pb.Signature.write, signature._hashing  # noqa: SLF001 - called between two steps
+
+    def writing(self: Any, path: Path) -> None:
+        _replace(replaced, private / link)
+        write(self, path)
+
+    def configuring(version_dir: Path) -> object:
+        _replace(replaced, private / link)
+        return hashing(version_dir)
+
+    if moment == "before it is opened":
+        swap_when_opened(monkeypatch, publisher.repository / "m", replaced, private / link)
+    elif moment == "before it is hashed":
+        monkeypatch.setattr(signature, "_hashing", configuring)
+    else:
+        monkeypatch.setattr(sign_sigstore_pb.Signature, "write", writing)
+    with pytest.raises(PublishError) as raised:
+        repogen.sign("m", repository=publisher.repository, key=key)
+    monkeypatch.undo()
+    is_hashed = moment == "before it is hashed"
+    codes = {(True, "m", "other"): "sign.damaged", (True, "m/1", "same"): "sign.failed"}
+    codes[True, "m/1", "other"] = "sign.failed"  # of the library, which does not follow a link
+    assert raised.value.code == codes.get((is_hashed, link, content), "publish.symlink")
+    for file in publisher.repository.rglob("model.sig"):  # in the directory that was compared
+        assert verify_signature(file.parent, signer) == ""
+    assert (private / "m" / "1" / "model.sig").read_text() == "old"
+
+
+def test_signature_states_the_same_with_and_without_a_descriptor(publisher: Publisher, tmp_path: Path) -> None:
+    """The names of the version and of its files, and the digests, whatever path the directory was read by."""
+    publisher.publish()
+    version, (key, signer) = publisher.repository / "m" / "1", write_keys(tmp_path)
+    statements = []
+    with opened_directory(version) as opened:
+        for path in (None, opened):
+            sign_version(version, key, path)
+            assert verify_signature(version, signer) == ""
+            envelope = json.loads((version / "model.sig").read_text())["dsseEnvelope"]
+            statements.append(json.loads(base64.b64decode(envelope["payload"])))
+    assert statements[0] == statements[1]
+    assert statements[0]["subject"][0]["name"] == "1"
+    assert "model.onnx" in [each["name"] for each in statements[0]["predicate"]["resources"]]
 
 
 def test_link_is_not_written_through(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

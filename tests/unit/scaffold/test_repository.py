@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import onnx
@@ -17,8 +18,9 @@ from repogen.scaffold.config_section import triton_section
 from repogen.scaffold.describe import describe
 from repogen.scaffold.files import scaffold_from
 from repogen.spec.load import load_spec
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import empty_config, parse
 from tests.support import graphs
+from tests.support.swapping import swap_when_opened
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
@@ -401,6 +403,13 @@ def test_config_that_is_not_a_config(repository: Path, content: bytes | None, re
     assert [line for line in omitted if line.startswith("m: ") and reason in line] != []
 
 
+def name_labels(repository: Path) -> None:
+    """Name class names in the config of a model."""
+    config = PYTHON.replace('{ name: "OUT"', '{ name: "OUT" label_filename: "labels.txt"')
+    (repository / "p" / "config.pbtxt").write_text(config)
+    (repository / "p" / "labels.txt").write_text("a\nb\n")
+
+
 def link_to_secret(repository: Path, secret: Path) -> None:
     """Link a data file to another file."""
     (repository / "p" / "1" / "vocab2.txt").symlink_to(secret)
@@ -460,6 +469,43 @@ def test_files_outside_of_the_model_are_not_copied(
     assert "is not in the model's directory, or is a link out of it" in description.omitted[0]
     scaffold_from(description, directory, force=False)
     assert [path.name for path in (tmp_path / "a").rglob("*") if path.is_file()] == ["repogen.yaml"]
+
+
+@pytest.mark.parametrize("replaced", ["p/labels.txt", "p/1/vocab.txt", "p/1", "p"])
+def test_link_that_replaces_a_file_before_it_is_copied(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: str
+) -> None:
+    """Another user who can write to the repository does not get a copy of a private file."""
+    name_labels(repository)
+    secret = tmp_path / "secret"
+    shutil.copytree(repository, secret)
+    opened = repository / ("p/labels.txt" if replaced == "p" else "p/1/vocab.txt" if replaced == "p/1" else replaced)
+    directory = tmp_path / "a" / "b"
+    description = describe(str(repository), directory)
+    swap_when_opened(monkeypatch, opened, repository / replaced, secret / replaced)
+    with pytest.raises(SpecError, match="leads out of"):
+        scaffold_from(description, directory, force=False)
+    assert [path for path in directory.rglob("*") if path.is_file()] == []
+
+
+def test_link_that_replaces_a_model_before_its_config_is_read(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its config.pbtxt could otherwise name the files of another directory."""
+    name_labels(repository)
+    shutil.copytree(repository / "p", tmp_path / "secret")
+    swap_when_opened(monkeypatch, repository / "p", repository / "p", tmp_path / "secret")
+    assert any(line.startswith("p: ") for line in describe(str(repository), tmp_path / "a" / "b").omitted)
+
+
+def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> None:
+    """Its name is that of the link."""
+    name_labels(repository)
+    (repository / "p").rename(tmp_path / "elsewhere")
+    (repository / "p").symlink_to(tmp_path / "elsewhere")
+    directory = tmp_path / "a" / "b"
+    scaffold_from(describe(str(repository), directory), directory, force=False)
+    assert (directory / "p" / "labels.txt").read_text() == "a\nb\n"
 
 
 def test_large_files_are_not_copied(repository: Path, tmp_path: Path) -> None:
@@ -552,10 +598,12 @@ def test_warmups_of_a_graph_with_many_inputs() -> None:
 def test_states_that_link_to_one_file_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand links to a file of 16 MB needed 16 GB."""
     monkeypatch.setattr(scaffold_repository, "MAX_TEXT_BYTES", 100)
-    (tmp_path / "f").write_bytes(bytes(60))
+    (tmp_path / "initial_state").mkdir()
+    (tmp_path / "initial_state" / "f").write_bytes(bytes(60))
     for name in ("a", "b"):
-        (tmp_path / name).symlink_to("f")
-    files = scaffold_repository._state_files(tmp_path, {"m/a": "a", "m/b": "b"})  # noqa: SLF001 - of a whole model, many other limits apply
+        (tmp_path / "initial_state" / name).symlink_to("f")
+    existing = scaffold_repository._Existing(tmp_path, empty_config(), tmp_path, tmp_path)  # noqa: SLF001 - as below
+    files = scaffold_repository._state_files(existing, {"m/a": "a", "m/b": "b"})  # noqa: SLF001 - of a whole model, many other limits apply
     assert next(files)[0] == "m/a"
     with pytest.raises(OSError, match="larger than 40 bytes"):
         next(files)

@@ -20,6 +20,7 @@ from repogen.errors import SourceError
 from repogen.source.huggingface.checkpoint import open_checkpoint
 from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
+from tests.support.swapping import swap_when_opened
 
 from .checkpoints import save
 
@@ -138,6 +139,16 @@ def test_distributed_checkpoint_is_not_unpickled(model: Path, tmp_path: Path) ->
     (model / "__0_0.distcp").write_bytes(b"")
     (model / WEIGHTS).unlink()
     assert (rejection(tmp_path).code, (tmp_path / "ran").exists()) == ("source.hf-files", False)
+
+
+def test_link_that_replaces_a_file_before_it_is_opened(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may be able to write to the directory."""
+    (tmp_path / "secret").write_bytes((model / "config.json").read_bytes())
+    swap_when_opened(monkeypatch, model / "config.json", model / "config.json", tmp_path / "secret")
+    error = rejection(tmp_path)
+    assert (error.code, error.message) == ("source.hf-files", f"config.json cannot be read: leads out of {model}")
 
 
 @pytest.mark.parametrize("file", [WEIGHTS, "config.json"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -19,11 +20,13 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import RepogenError
 from repogen.registry.sync.sync import sync
+from repogen.repository import transfer
 from repogen.repository.digest import sha256_bytes, sha256_file
-from repogen.repository.layout import versions
+from repogen.repository.layout import next_version, versions
 from repogen.repository.manifest import manifest_to_json, read_manifest
 from tests.support.published import Publisher, contents
 from tests.support.simulated_registry import SimulatedRegistry
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +207,33 @@ def test_altered_source(source: Publisher, target: Publisher, spoil: Callable[[P
     assert (caught.value.code, int(caught.value.exit_code)) == (code, 7)
     assert not target.repository.parent.exists()
     assert contents(source.repository) == before
+
+
+@pytest.mark.parametrize("file", ["attestation.json", "manifest.json", "model.onnx"])
+@pytest.mark.parametrize("whole", [False, True], ids=["file", "version"])
+def test_link_that_replaces_a_source_before_it_is_opened(
+    source: Publisher,
+    target: Publisher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    whole: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Who can write to the source could have other files of this user published, which every user may then read."""
+    version, secret = source.repository / "m" / "2", tmp_path / "secret"
+    (version / "attestation.json").write_text("{}")
+    shutil.copytree(version, secret)
+    replaced, link = (version, secret) if whole else (version / file, secret / file)
+
+    def number(model: Path) -> int:
+        swap_when_opened(monkeypatch, version / file, replaced, link)
+        return next_version(model)
+
+    monkeypatch.setattr(transfer, "next_version", number)
+    with pytest.raises(RepogenError, match="leads out of") as caught:
+        repogen.publish("m", 2, source=source.repository, target=target.repository)
+    assert caught.value.code == "publish.copy"
+    assert not target.repository.parent.exists()
 
 
 def test_sparse_files_are_not_copied(source: Publisher, target: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from repogen.errors import MissingExtraError, SpecError
 from repogen.versions.view import Graph, graph_of, open_viewer
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +95,25 @@ def test_link_out_of_the_version_is_not_served(address: tuple[str, int], graph: 
     (tmp_path / "secret").write_bytes(b"secret")
     (graph.directory / "model.onnx").unlink()
     (graph.directory / "model.onnx").symlink_to(tmp_path / "secret")
+    assert get(address, "/data/model.onnx")[0] == 404
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["file", "directory"])
+def test_link_that_replaces_the_graph_before_it_is_opened(
+    address: tuple[str, int],
+    graph: Graph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Another user may be able to write to the repository."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "model.onnx").write_bytes(b"secret")
+    file, secret = graph.directory / "model.onnx", tmp_path / "secret"
+    if whole:
+        swap_when_opened(monkeypatch, file, graph.directory, secret)
+    else:
+        swap_when_opened(monkeypatch, file, file, secret / "model.onnx")
     assert get(address, "/data/model.onnx")[0] == 404
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from repogen.artifacts.source import Companion
+from repogen.errors import PublishError
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import Job
 from repogen.worker.progress import BuildLog
-from repogen.worker.sequence import build_model
+from repogen.worker.sequence import _companions, build_model
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +35,29 @@ class TritonPythonModel:
         arrays = [request.inputs()[0].as_numpy() for request in requests]
         return [pb.InferenceResponse([pb.Tensor("y", x - x.mean(0))]) for x in arrays]
 """
+
+
+@pytest.mark.parametrize("replaced", ["none", "shared/data.txt", "shared"])
+def test_data_is_copied_only_from_the_directory_of_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: str
+) -> None:
+    """The owner of a data file may replace it, or its directory, by a link before it is published."""
+    for directory in ("shared", "secret", "spec"):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "data.txt").write_text(directory)
+    root = tmp_path / "spec"
+    (tmp_path / "shared").rename(root / "shared")
+    data = root / "shared" / "data.txt"
+    companion = Companion("data.txt", data, root)
+    if replaced == "none":
+        (copy,) = _companions([companion], tmp_path / "companions").values()
+        assert copy.read_text() == "shared"
+        return
+    secret = tmp_path / "secret"
+    swap_when_opened(monkeypatch, data, root / replaced, secret if replaced == "shared" else secret / "data.txt")
+    with pytest.raises(PublishError, match=r"data\.txt cannot be published: leads out of") as caught:
+        _companions([companion], tmp_path / "companions")
+    assert caught.value.code == "stage.write"
 
 
 def test_code_is_verified_with_the_measured_batch_size(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render import named_files
 from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
+from repogen.triton_config.render.template_files import read_template
 from repogen.triton_config.sections.model import (
     DynamicBatchingSpec,
     InstanceGroupSpec,
@@ -37,6 +38,7 @@ from repogen.triton_config.sections.tensors import OutputExtraSpec
 from repogen.triton_config.text.parse import PbtxtError, parse
 from repogen.triton_config.text.view import tensor_views
 from tests.support import config_sections
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -650,6 +652,28 @@ def test_labels_have_a_limit_together(tmp_path: Path, monkeypatch: pytest.Monkey
     output = {name: OutputExtraSpec(label_filename="labels.txt") for name in ("y", "z")}
     with pytest.raises(ConfigError, match="larger than 4 bytes"):
         named_files._spec_labels(TritonSpec(output=output), tmp_path)  # noqa: SLF001 - as above
+
+
+def test_link_that_replaces_labels_before_they_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels are published, and another user may write to a directory of the spec."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "labels.txt").write_text("a\n", encoding="utf-8")
+    swap_when_opened(
+        monkeypatch, tmp_path / "shared" / "labels.txt", tmp_path / "shared" / "labels.txt", Path("/etc/hostname")
+    )
+    triton = TritonSpec(output={"y": OutputExtraSpec(label_filename="shared/labels.txt")})
+    with pytest.raises(ConfigError, match="leads out of"):
+        named_files._spec_labels(triton, tmp_path)  # noqa: SLF001 - as above
+
+
+def test_link_that_replaces_a_template_before_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of a template is published."""
+    template = tmp_path / "config.pbtxt.j2"
+    template.write_text("a")
+    assert read_template(template, tmp_path) == "a"
+    swap_when_opened(monkeypatch, template, template, Path("/etc/hostname"))
+    with pytest.raises(OSError, match="leads out of"):
+        read_template(template, tmp_path)
 
 
 def test_warmups_of_a_graph_with_many_inputs() -> None:
