@@ -252,7 +252,7 @@ class OutputError(RepogenError):
 
 
 class MachineError(RepogenError):
-    """The machine has no disk space, memory, processes or open files left (exit 7)."""
+    """The disk is full, no memory is left, or there are too many processes or open files (exit 7)."""
 
     exit_code = ExitCode.PUBLISH
     default_code = "machine"

@@ -138,7 +138,7 @@ EXIT_CODES = {
     6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
     7: (
         "The version could not be published, a required signature is missing or not valid, the repository could not be "
-        "read or written, or the machine has no disk space, memory, processes or open files left"
+        "read or written, the disk is full or no memory is left, or there are too many processes or open files"
     ),
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
