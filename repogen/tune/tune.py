@@ -464,7 +464,7 @@ def _infeasible(search: Search) -> ErrorRecord:
         f"none of the {len(search.trials)} configs meets {', '.join(each.text for each in search.plan.constraints)}; "
         f"the closest has p50 {figures.p50:.3g} ms, p95 {figures.p95:.3g} ms, p99 {figures.p99:.3g} ms, "
         f"{figures.throughput:,.0f} rows/s{memory}: {settings}",
-        "relax a constraint, lower --concurrency, or increase --budget",
+        "relax a constraint, lower --concurrency (if it is above 1), or increase --budget",
         code="tune.infeasible",
     )
     return replace(error.record, exit_code=int(ExitCode.GATE))

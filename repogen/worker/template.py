@@ -62,7 +62,7 @@ def render_template(
     """Return the text of config.pbtxt, as ``repogen.triton_config.render.template.render`` does.
 
     Args:
-        work_dir: Receives the log of the process.
+        work_dir: Receives the log of the process; created if it does not exist, as for a model from the cache.
         cancelled: When set, the process is killed.
         variables: The template's variables.
         overrides: The spec's directory of templates.
@@ -73,6 +73,7 @@ def render_template(
         KeyboardInterrupt: The build was cancelled.
     """
     overrides = (overrides or Path()).absolute()
+    work_dir.mkdir(parents=True, exist_ok=True)
     job = job_json(JOB, TemplateJob(variables, overrides, template, CPU_SECONDS))
     task = Task("repogen.worker.template_child", job, overrides, work_dir / "template.log")
     with SupervisedProcess(task, cancelled) as process:

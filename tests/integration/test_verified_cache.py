@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
+from repogen.resources import templates_dir
 from repogen.serving.install import cache_root
 from repogen.targets import newest_target
 
@@ -51,10 +53,19 @@ def test_verified_model_is_not_exported_again(
     assert "export" not in third["seconds"]
     assert "count: 2" in (project.repository / "tiny" / "config.pbtxt").read_text()
 
+    templates = project.directory / "templates"
+    shutil.copytree(templates_dir(), templates)
+    with (templates / "config.pbtxt.j2").open("a") as template:
+        template.write('parameters { key: "owner" value { string_value: "me" } }\n')
+    project.edit("models:", "templates: templates\nmodels:")
+    rendered = build()
+    assert "export" not in rendered["seconds"]
+    assert "owner" in (project.repository / "tiny" / "config.pbtxt").read_text()
+
     newest = newest_target().release
     project.edit("models:", f"target: {{triton: '{newest}'}}\nmodels:")
     fourth = build()
-    assert fourth["version"] == 3
+    assert fourth["version"] == 4
     assert "export" not in fourth["seconds"]
     assert any(newest in note for note in fourth["notes"])
 

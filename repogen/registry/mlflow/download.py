@@ -291,8 +291,8 @@ def _existing(uri: str) -> Iterator[None]:
 
 def _missing_error(uri: str, reason: str) -> SourceError:
     return SourceError(
-        f"MLflow has no {uri}: {reason}",
-        "correct source.uri, or mlflow.tracking_uri",
+        f"MLflow has no {uri}: {reason.removesuffix('.')}",
+        "correct the URI of the model, or that of the MLflow server",
         code="source.mlflow",
         where=uri,
     )

@@ -63,7 +63,7 @@ def isolated(tmp_path: Path) -> Callable[..., str]:
     def render_isolated(text: str | None = None, template: str = TEMPLATE) -> str:
         if text is not None:
             (tmp_path / "templates" / template).write_text(text, encoding="utf-8")
-        return render_template(tmp_path, threading.Event(), VARIABLES, tmp_path / "templates", template)
+        return render_template(tmp_path / "work" / "m", threading.Event(), VARIABLES, tmp_path / "templates", template)
 
     return render_isolated
 
