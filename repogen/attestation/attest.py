@@ -13,6 +13,7 @@ from repogen.attestation.signature import sign_version
 from repogen.attestation.statement import builder, source_url, statement
 from repogen.errors import PublishError
 from repogen.files import reason
+from repogen.files.content import write_new
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import make_readable
 
@@ -44,8 +45,8 @@ def attest(staged: StagedVersion, root: Path, started: datetime, key: SigningKey
     sbom = bill_of_materials(staged.manifest, staged.version_dir)
     document = statement(staged.manifest, run, sha256_bytes(sbom.encode()))
     try:
-        (staged.version_dir / SBOM_FILE).write_text(sbom, encoding="utf-8")
-        (staged.version_dir / ATTESTATION_FILE).write_text(document, encoding="utf-8")
+        write_new(staged.version_dir / SBOM_FILE, sbom.encode())
+        write_new(staged.version_dir / ATTESTATION_FILE, document.encode())
         make_readable(staged.version_dir)
     except OSError as error:
         raise PublishError(

@@ -249,12 +249,12 @@ def _replace(file: FixedFile) -> None:
     descriptor, name = tempfile.mkstemp(prefix=".repogen-fix-", dir=file.path.parent.parent)
     copy = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with opened_directory(file.path.parent) as model, os.fdopen(descriptor, "wb") as stream:
+            # not by the name of the copy: another user may have replaced it with a link
+            os.fchmod(descriptor, (model / file.path.name).lstat().st_mode & 0o777)
             stream.write(encoded)
             stream.flush()
-            os.fsync(stream.fileno())
-        with opened_directory(file.path.parent) as model:  # not a link that has replaced it since
-            copy.chmod((model / file.path.name).stat().st_mode & 0o777)
+            os.fsync(descriptor)
             copy.replace(model / file.path.name)
     finally:
         copy.unlink(missing_ok=True)

@@ -138,6 +138,17 @@ def read_stream(stream: BufferedReader, limit: int) -> bytes:
     return content
 
 
+def write_new(path: Path, content: bytes) -> None:
+    """Write a new file in the place of any other, such as a link that another user planted, which is not followed.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.unlink(missing_ok=True)
+    with path.open("xb") as stream:
+        stream.write(content)
+
+
 def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
     """Return the text of a UTF-8 file, with line feeds as the only line ends.
 

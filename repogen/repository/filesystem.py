@@ -139,7 +139,12 @@ def opened_directory(directory: Path) -> Iterator[Path]:
 def make_readable(directory: Path) -> None:
     """Make a tree readable for all users: Triton may run as a different user."""
     for path in _tree(directory):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        # not by its name, where another user could have put a link
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            os.fchmod(descriptor, 0o755 if stat.S_ISDIR(os.fstat(descriptor).st_mode) else 0o644)
+        finally:
+            os.close(descriptor)
 
 
 def make_readable_and_sync(directory: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.errors import ConfigError
+from repogen.files.content import write_new
 from repogen.repository.filesystem import make_readable_and_sync
 from repogen.repository.layout import config_bytes
 from repogen.triton_config.rules.config_rules import config_findings
@@ -77,7 +78,7 @@ def stage_config(staged: StagedVersion, version_dir: Path) -> None:
         OSError: A file can't be read or written.
     """
     staged.model_dir.mkdir(exist_ok=True)
-    (staged.model_dir / CONFIG_FILE).write_bytes(staged.config.text.encode())
+    write_new(staged.model_dir / CONFIG_FILE, staged.config.text.encode())
     for record in named_records(staged.manifest.files):
         copy = staged.model_dir / path_in_model(record.path)
         copy.parent.mkdir(exist_ok=True)

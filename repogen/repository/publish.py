@@ -29,6 +29,7 @@ from repogen.artifacts.named_file import DATA_DIRECTORIES
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import reason
+from repogen.files.content import write_new
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.compatibility import (
     differences,
@@ -205,7 +206,7 @@ def _adoption_order(model: Path, number: int, staged: StagedVersion, *, breaking
     if config is not None:
         if not breaking:
             require_same_tensors(config, staged)
-        (staged.model_dir / ADOPTED_CONFIG).write_bytes(config)
+        write_new(staged.model_dir / ADOPTED_CONFIG, config)
     require_servable(model, number, staged)
     return Order.SWAP
 

@@ -22,6 +22,7 @@ from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import is_inside, is_plain_name, open_inside
+from repogen.files.content import write_new
 from repogen.files.tree import remove_tree, walk
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import make_readable
@@ -69,7 +70,7 @@ def stage_version(  # noqa: PLR0913 - the parts of a version
     directory = model_dir(private_repository(root), config.name) / str(version)
     try:
         directory.mkdir(parents=True)
-        (directory.parent / CONFIG_FILE).write_bytes(config.text.encode())
+        write_new(directory.parent / CONFIG_FILE, config.text.encode())
         sources = _sources(artifact, golden_dir, companions or {})
         files = [_link_or_copy(source, directory, name, root) for name, source in sources.items()]
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
@@ -168,7 +169,7 @@ def _link_or_copy(source: Path, directory: Path, name: str, root: Path) -> FileR
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink() or not is_inside(source, root):
         # code of Python steps; another user may have replaced it by a link
-        with open_inside(source, source.parent) as reader, target.open("wb") as writer:
+        with open_inside(source, source.parent) as reader, target.open("xb") as writer:
             shutil.copyfileobj(reader, writer)
     else:
         os.link(source, target)
@@ -176,5 +177,5 @@ def _link_or_copy(source: Path, directory: Path, name: str, root: Path) -> FileR
 
 
 def _write(target: Path, content: bytes) -> FileRecord:
-    target.write_bytes(content)
+    write_new(target, content)
     return FileRecord(target.name, sha256_bytes(content), len(content))

@@ -11,6 +11,7 @@ from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFES
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import PublishError, RepogenError
 from repogen.files import open_inside, read_inside, reason, require_allocated
+from repogen.files.content import write_new
 from repogen.repository.layout import model_dir, next_version
 from repogen.repository.manifest import manifest_from_json, repeated_files
 from repogen.repository.own_config import UnservableError, config_serving, stage_config
@@ -56,8 +57,8 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
             with open_inside(version_dir / record.path, version_dir, root) as reader:
                 _copy(reader, directory / record.path, record)
         for file in (file for file in ATTESTATION_FILES if os.path.lexists(version_dir / file)):
-            (directory / file).write_bytes(read_inside(version_dir / file, version_dir, root))
-        (directory / MANIFEST_FILE).write_bytes(content)
+            write_new(directory / file, read_inside(version_dir / file, version_dir, root))
+        write_new(directory / MANIFEST_FILE, content)
         written = (version_dir / MANIFEST_FILE).stat()
         os.utime(directory / MANIFEST_FILE, ns=(written.st_atime_ns, written.st_mtime_ns))
         config_serving(directory, manifest, serving_only)

@@ -302,8 +302,8 @@ def _replace(path: Path, content: bytes) -> None:
         with os.fdopen(number, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(mode & 0o7777)
+            os.fsync(number)
+            os.fchmod(number, mode & 0o7777)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from repogen.errors import PublishError, TrackingError
 from repogen.files.url import RepositoryUrl, location
 from repogen.registry.mlflow import preflight as preflight_module
 from repogen.registry.mlflow.client import connect
-from repogen.registry.mlflow.download import _download
+from repogen.registry.mlflow.download import download_file
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.preflight import preflight
 from repogen.responses import ResponseError, limited_adapter, response_limits, without_netrc
@@ -149,7 +149,7 @@ def test_artifact_of_mlflow(tmp_path: Path, parts: tuple[bytes, bytes]) -> None:
     with hostile_server(*parts) as address:
         artifacts = get_artifact_repository(f"http://{address}/api/2.0/mlflow-artifacts/artifacts/m")
         with pytest.raises(ResponseError, match="larger than 65536 bytes"):
-            _download(artifacts, "model.onnx", 2**16, tmp_path)
+            download_file(artifacts, "model.onnx", 2**16, tmp_path)
     assert (tmp_path / "model.onnx").stat().st_size <= 2**17
 
 
@@ -290,7 +290,7 @@ def test_mlflow_sends_its_own_credentials(monkeypatch: pytest.MonkeyPatch, tmp_p
         monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t")
         connection.client.search_registered_models()
         monkeypatch.delenv("MLFLOW_TRACKING_TOKEN")
-        _download(_artifacts(address), "downloaded.onnx", 2**16, tmp_path)
+        download_file(_artifacts(address), "downloaded.onnx", 2**16, tmp_path)
         with responding(200, _offer(*[f"{address}/part"] * 2), []) as tracking:
             _artifacts(tracking).log_artifact(str(in_parts))
     assert received == [None, "Bearer t", None, None, None]

@@ -7,11 +7,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from repogen.artifacts.file_names import ATTESTATION_FILES, MANIFEST_FILE
 from repogen.errors import SourceError, TrackingError
-from repogen.files import MAX_TEXT_BYTES, is_plain_name, lack_of_space
+from repogen.files import (
+    MAX_TEXT_BYTES,
+    foreign_reason,
+    is_plain_name,
+    lack_of_space,
+    open_inside,
+    open_regular,
+)
+from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION, is_pinned
@@ -29,6 +37,7 @@ __all__ = ["connect", "download_model", "fetch_manifest", "fetch_version", "pinn
 
 _MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 _MAX_DOWNLOADS = 8
+_BUFFER_BYTES = 2**20
 _MAX_ENTRIES = 10_000
 _MAX_LISTED = 100_000
 """Entries of all listed directories of a version, in addition to its own."""
@@ -143,7 +152,7 @@ def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest
     size = _sizes(artifacts, name, {MANIFEST_FILE}).get(MANIFEST_FILE, 0)
     if size > MAX_TEXT_BYTES:
         raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
-    _download(artifacts, MANIFEST_FILE, MAX_TEXT_BYTES, directory)
+    download_file(artifacts, MANIFEST_FILE, MAX_TEXT_BYTES, directory)
     try:
         manifest = read_manifest(directory)
     except (MalformedRecordError, OSError) as error:
@@ -168,18 +177,37 @@ def _download_all(name: str, artifacts: Any, files: Mapping[str, int | None], di
     free = shutil.disk_usage(directory).free
     limits = {path: free if size is None else size for path, size in files.items()}
     with ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
-        list(pool.map(lambda path: _download(artifacts, path, limits[path], directory), limits))
+        list(pool.map(lambda path: download_file(artifacts, path, limits[path], directory), limits))
 
 
-def _download(artifacts: Any, path: str, size: int, directory: Path) -> None:  # noqa: ANN401 - the same
+def download_file(artifacts: Any, path: str, size: int, directory: Path) -> None:  # noqa: ANN401 - the same
     """Download one file, of at most ``size`` bytes from a server with HTTP.
 
     The public method lists the path first, and downloads all that the server lists below it, which may have no end.
+    Where another user can replace directories, a link could be in the place of the file, and MLflow would follow it.
     """
     target = directory / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    with response_limits(size):
-        artifacts._download_file(path, str(target))  # noqa: SLF001 - as above
+    local = getattr(getattr(artifacts, "repo", artifacts), "artifact_dir", None)
+    if local is not None:
+        with open_inside(Path(local, path), Path(local)) as source:
+            _create(target, source)
+    elif foreign_reason(target.parent):
+        with temporary_directory() as private:
+            with response_limits(size):
+                artifacts._download_file(path, str(private / "file"))  # noqa: SLF001 - as above
+            with open_regular(private / "file") as source:
+                _create(target, source)
+    else:
+        with response_limits(size):
+            artifacts._download_file(path, str(target))  # noqa: SLF001 - as above
+
+
+def _create(target: Path, source: IO[bytes]) -> None:
+    """Write a new file in the place of any other, such as a link of another user."""
+    target.unlink(missing_ok=True)
+    with target.open("xb") as stream:
+        shutil.copyfileobj(source, stream, _BUFFER_BYTES)
 
 
 def _tree(artifacts: Any, uri: str) -> dict[str, int | None]:  # noqa: ANN401 - as above

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -23,8 +25,6 @@ from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from repogen.check.fix import FixReport
 
 KEY, NEW_KEY = 'key: "intra_op_num_threads"', 'key: "intra_op_thread_count"'
@@ -289,3 +289,22 @@ def test_diff_of_a_hostile_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     name = "y\n--- Makefile\n+++ Makefile\n@@ -1 +1,2 @@\n all:\n+\tid\n"
     patch = text_diff(FixedFile(tmp_path / name / "config.pbtxt", "# a\u2028b\nc: 1\n", "# a\u2028b\nc: 2\n", 1))
     assert patch.split("\n")[2:] == ["@@ -1,2 +1,2 @@", " # a\u2028b", "-c: 1", "+c: 2", ""]
+
+
+def test_mode_of_another_file_is_not_changed(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user who can write to the repository replaces the new file by a link."""
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace("[ 3 ]", "[ 4 ]"))
+    private = tmp_path / "private"
+    private.touch(0o600)
+    report = fix_all(repository)
+    make = tempfile.mkstemp
+
+    def replaced(**options: Any) -> tuple[int, str]:
+        descriptor, name = make(**options)
+        Path(name).unlink()
+        Path(name).symlink_to(private)
+        return descriptor, name
+
+    monkeypatch.setattr(tempfile, "mkstemp", replaced)
+    write(report.files)
+    assert private.stat().st_mode & 0o777 == 0o600

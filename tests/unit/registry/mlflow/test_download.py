@@ -22,6 +22,7 @@ from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.uri import is_pinned
 from repogen.responses import ResponseError
 from tests.support.responding import responding
+from tests.support.swapping import swap_when_opened
 
 from .conftest import Stage, built, report
 from .test_artifact_servers import registered as registered_at
@@ -185,7 +186,7 @@ def test_listings_have_a_limit_on_their_total_size(monkeypatch: pytest.MonkeyPat
 def test_file_is_not_listed_before_it_is_downloaded(tmp_path: Path) -> None:
     """The server may list directories below it."""
     artifacts = EndlessArtifacts()
-    download._download(artifacts, "a/model.onnx", 1, tmp_path)  # noqa: SLF001 - what every download uses
+    download.download_file(artifacts, "a/model.onnx", 1, tmp_path)
     assert artifacts.downloads == ["a/model.onnx"]
 
 
@@ -221,5 +222,42 @@ def test_size_of_a_file_in_parts(tmp_path: Path, size: object) -> None:
     with responding(200, json.dumps(document).encode(), []) as uri:
         artifacts = get_artifact_repository("mlflow-artifacts:/1", tracking_uri=uri)
         with pytest.raises(ResponseError, match="at most 100 are expected"):
-            download._download(artifacts, "model.onnx", 100, tmp_path)  # noqa: SLF001 - as above
+            download.download_file(artifacts, "model.onnx", 100, tmp_path)
     assert not (tmp_path / "model.onnx").exists()
+
+
+def _local(tmp_path: Path) -> Any:
+    """Return a local directory of artifacts with one file, which a private file can replace."""
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "downloaded").mkdir()
+    (tmp_path / "artifacts" / "attestation.json").write_text("{}")
+    (tmp_path / "private").write_text("secret")
+    return get_artifact_repository(f"file://{tmp_path}/artifacts")
+
+
+def test_artifact_that_is_replaced_by_a_link_while_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may be able to write to a local directory of artifacts."""
+    file = tmp_path / "artifacts" / "attestation.json"
+    artifacts = _local(tmp_path)
+    swap_when_opened(monkeypatch, file, file, tmp_path / "private")
+    with pytest.raises(OSError, match="leads out of"):
+        download.download_file(artifacts, file.name, 100, tmp_path / "downloaded")
+    assert not (tmp_path / "downloaded" / file.name).exists()
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_link_in_the_place_of_the_downloaded_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_local: bool
+) -> None:
+    """Another user who can rename the staging directory may have made it."""
+    artifacts = _local(tmp_path)
+    if not is_local:
+        artifacts = MagicMock(spec=["_download_file"], _download_file=artifacts._download_file)  # noqa: SLF001 - what MLflow calls
+    target = tmp_path / "downloaded" / "attestation.json"
+    target.symlink_to(tmp_path / "private")
+    monkeypatch.setattr(download, "foreign_reason", lambda _: "belongs to another user")
+    download.download_file(artifacts, target.name, 100, tmp_path / "downloaded")
+    assert (target.is_symlink(), target.read_text()) == (False, "{}")
+    assert (tmp_path / "private").read_text() == "secret"
