@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from repogen.build.fingerprint import input_files
 from repogen.errors import SourceError
-from repogen.files.paths import is_own_group
+from repogen.files.paths import foreign_link, is_own_group
 from repogen.files.tree import walk
 from repogen.spec.paths import check_model_paths
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource
@@ -102,12 +102,24 @@ def observe(spec: Spec, names: Sequence[str], repository: Path) -> ObservedInput
     identities: dict[str, Identity] = {}
     for file in (*paths, *directories, *islice(_files(directories, trust), _MAX_FILES)):
         identities |= trust.replaceable(file)
-    for name in names:
-        for finding in check_model_paths(PartialModel(spec.models[name], frozenset()), spec.root):
-            where = f"models.{name}"
-            raise SourceError(finding.what, finding.hint, code="source.replaced", where=where)
+    _require_same_places(spec, names, (*paths, *directories))
     absolute = (Path(os.path.abspath(directory)) for directory in directories)  # noqa: PTH100 - links are kept
     return ObservedInputs(tuple(paths), tuple(absolute), identities, trust)
+
+
+def _require_same_places(spec: Spec, names: Sequence[str], paths: Iterable[Path]) -> None:
+    """Require that no link of another user leads elsewhere, also not one that is new since the spec was loaded."""
+    for path in paths:
+        if link := foreign_link(path, spec.root.stat().st_uid):
+            raise SourceError(
+                f"{link} is a link of another user, to what this user does not own",
+                "specify the path that it leads to, if you trust it",
+                code="source.replaced",
+                where=f"models.{names[-1]}",
+            )
+    for name in names:
+        for finding in check_model_paths(PartialModel(spec.models[name], frozenset()), spec.root):
+            raise SourceError(finding.what, finding.hint, code="source.replaced", where=f"models.{name}")
 
 
 def _checkpoint(source: HuggingFaceSource, root: Path) -> Path:

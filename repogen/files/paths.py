@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_NAME_BYTES = 255
 _MAX_PATH = 4096
+_MAX_LINKS = 40  # as in Linux
 """Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
@@ -129,6 +130,49 @@ def has_trusted_owner(path: Path, directory: Path) -> bool:
     # in a user namespace, root may have another number
     trusted = {os.geteuid(), 0, Path("/").stat().st_uid, directory.stat().st_uid}
     return path.lstat().st_uid in trusted and (not exists(path) or path.stat().st_uid in trusted)
+
+
+def foreign_link(path: Path, owner: int | None = None) -> str:
+    """Return a symlink of another user on the way to a path, which leads to what this user does not own.
+
+    Another user can make a link to a private file or directory of this user, which would then be published. A link to a
+    process, as in ``/proc/1/cwd``, can lead to another place at any time.
+
+    Args:
+        path: A file or directory.
+        owner: A user whose links are trusted, as are those of this user and of root.
+
+    Returns:
+        The link; empty if there is none, or if the path does not exist.
+    """
+    trusted = {os.geteuid(), 0, os.stat("/").st_uid, owner}  # noqa: PTH116 - in a user namespace, root is another user
+    links: dict[str, int] = {}
+    followed = 0
+    pending, current = list(Path(os.path.abspath(path)).parts[1:]), "/"  # noqa: PTH100 - links are followed one by one
+    while pending:
+        part = pending.pop(0)
+        if part == "..":
+            current = os.path.dirname(current)  # noqa: PTH120 - strings, as below
+            continue
+        parent, current = current, os.path.join(current, part)  # noqa: PTH118 - as above
+        try:
+            status = os.lstat(current)
+            if not stat.S_ISLNK(status.st_mode):
+                continue
+            target = os.readlink(current)  # noqa: PTH115 - as above
+        except OSError:
+            return ""
+        followed += 1
+        if followed > _MAX_LINKS:
+            return ""  # as for a loop, the path does not exist
+        if links and current.startswith("/proc/"):
+            return next(iter(links))
+        if status.st_uid not in trusted:
+            links[current] = status.st_uid
+        pending = [each for each in target.split("/") if each not in {"", "."}] + pending
+        current = "/" if target.startswith("/") else parent
+    real = os.lstat(current)
+    return next((link for link, user in links.items() if user != real.st_uid), "")
 
 
 def is_public(directory: Path) -> bool:

@@ -14,6 +14,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_F
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, raise_if_exhausted, reason
+from repogen.files.paths import foreign_link
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
@@ -25,7 +26,7 @@ from repogen.spec.problems import suggestion
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from repogen.artifacts.versions import Manifest
@@ -34,11 +35,11 @@ _MAX_ENTRIES = 10_000
 """Number of directory entries after which the size of a directory without a manifest is no longer added up."""
 
 
-def require_models(repository: Path, names: Iterable[str]) -> None:
+def require_models(repository: Path, names: Collection[str]) -> None:
     """Require a repository that exists and has models ``names``.
 
     Raises:
-        SpecError: The repository, or a model, does not exist.
+        SpecError: The repository, or a model, does not exist, or is behind a link of another user.
         PublishError: The repository can't be read.
     """
     if not is_directory(repository):
@@ -61,6 +62,13 @@ def require_models(repository: Path, names: Iterable[str]) -> None:
             suggestion(missing_models, existing, f"models of the repository: {', '.join(existing) or 'none'}"),
             code="repository.no-such-model",
         )
+    for name in names:
+        if link := foreign_link(repository / name):
+            raise SpecError(
+                f"{link} is a link of another user, to what this user does not own",
+                "specify the repository that it leads to, if you trust it",
+                code="repository.foreign-link",
+            )
 
 
 def read_models(repository: Path, names: Iterable[str] = ()) -> tuple[ModelRecord, ...]:

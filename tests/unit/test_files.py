@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from repogen.files import foreign_reason, is_inside, open_regular, read_bytes, read_text, require_inside
-from repogen.files.paths import is_own_group
+from repogen.files.paths import foreign_link, is_own_group
+
+OTHER_USER = 65534
 
 
 def test_regular_file_and_a_link_to_it(tmp_path: Path) -> None:
@@ -118,3 +120,27 @@ def test_group_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
         group = grp.struct_group((name, "x", 1, members))
         monkeypatch.setattr("grp.getgrgid", lambda _number, group=group: group)
         assert is_own_group(1) is is_own
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "owner", "is_foreign"),
+    [
+        (OTHER_USER, "directory/file", 0, True),
+        (OTHER_USER, "directory/file", OTHER_USER, False),
+        (OTHER_USER, "directory", 0, True),
+        (0, "directory/file", OTHER_USER, False),
+        (OTHER_USER, "/proc/self/cwd", OTHER_USER, True),
+        (OTHER_USER, "link", 0, False),
+        (OTHER_USER, "missing", 0, False),
+    ],
+)
+def test_link_of_another_user(tmp_path: Path, link: int, target: str, owner: int, *, is_foreign: bool) -> None:
+    """It may lead to what this user owns."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "directory" / "file").touch()
+    for path in (tmp_path / "directory", tmp_path / "directory" / "file"):
+        os.chown(path, owner, -1)
+    (tmp_path / "link").symlink_to(target)
+    os.chown(tmp_path / "link", link, -1, follow_symlinks=False)
+    assert foreign_link(tmp_path / "link") == (str(tmp_path / "link") if is_foreign else "")
+    assert foreign_link(tmp_path / "link", OTHER_USER) == ""

@@ -124,3 +124,13 @@ def test_link_that_is_planted_after_the_spec_was_loaded(spec: Callable[[str], Sp
     with pytest.raises(SourceError, match="leads out of the spec's directory") as caught:
         observe(loaded, ["m"], tmp_path / "model_repository")
     assert caught.value.code == "source.replaced"
+
+
+def test_link_of_another_user_to_a_private_directory(spec: Callable[[str], Spec], tmp_path: Path) -> None:
+    """It was there before the build, and stays."""
+    (tmp_path / "shared").rename(tmp_path / "moved")
+    (tmp_path / "shared").symlink_to("moved")
+    loaded = spec("directory")
+    os.chown(tmp_path / "shared", OTHER, -1, follow_symlinks=False)
+    with pytest.raises(SourceError, match="is a link of another user"):
+        observe(loaded, ["m"], tmp_path / "model_repository")
