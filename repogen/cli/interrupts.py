@@ -23,6 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXIT_CODE = 130  # ExitCode.INTERRUPTED; this module imports nothing that takes time
 _MAX_SIGNALS = 3
 _RETRY_SECONDS = 0.05
+_IMPORT_SECONDS = 0.001  # the command must not begin its work in between
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
@@ -66,7 +67,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
         if not is_retry:
             _print("cleaning up; interrupt again to exit immediately")
     elif _is_importing(frame):
-        _retry()
+        _retry(_IMPORT_SECONDS)
     else:
         _State.raised = True
         raise KeyboardInterrupt
@@ -78,15 +79,15 @@ def _is_importing(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _retry() -> None:
-    signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
+def _retry(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _retry_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
     """Interrupt again if the exception was raised in a destructor or callback, where Python drops it."""
     if unraisable.exc_type is KeyboardInterrupt:
         _State.raised = False
-        _retry()
+        _retry(_RETRY_SECONDS)
     else:
         sys.__unraisablehook__(unraisable)
 
