@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from repogen.build.fingerprint import input_files
 from repogen.errors import SourceError
-from repogen.files.paths import foreign_link, is_own_group
+from repogen.files.paths import entries_to, foreign_link, is_own_group
 from repogen.files.tree import walk
 from repogen.spec.paths import check_model_paths
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     Identity = tuple[int, ...] | None
 
 _MAX_FILES = 10_000
-_MAX_LINKS = 40  # as in Linux
 
 
 @dataclass(frozen=True)
@@ -150,31 +149,15 @@ class _Trust:
 
     def replaceable(self, path: Path) -> Iterator[tuple[str, Identity]]:
         """Yield each directory, link and file on the way to a file that another user could replace."""
-        pending = list(Path(os.path.abspath(path)).parts[1:])  # noqa: PTH100 - links are followed one by one
-        current, links = "/", 0
-        directory = os.lstat(current)
-        while pending:
-            part = pending.pop(0)
-            if part == "..":
-                current = os.path.dirname(current)  # noqa: PTH120 - strings are faster, as below
+        for entry, status in entries_to(path):
+            if entry in self.directories:
                 continue
-            parent, current = current, os.path.join(current, part)  # noqa: PTH118 - as above
-            try:
-                directory = os.lstat(parent)
-                status = os.lstat(current)
-            except OSError:  # a file that is created later counts as replaced, unless only trusted users can do so
-                if directory.st_uid not in self.users or _is_shared(directory):
-                    yield current, None
-                return
-            if current not in self.directories and self._can_be_replaced(directory, status):
-                yield current, (status.st_dev, status.st_ino, status.st_ctime_ns)
-            if stat.S_ISLNK(status.st_mode):
-                links += 1
-                if links > _MAX_LINKS:
-                    return
-                target = str(Path(current).readlink())
-                current = "/" if target.startswith("/") else parent
-                pending = [each for each in target.split("/") if each not in {"", "."}] + pending
+            directory = os.lstat(os.path.dirname(entry))  # noqa: PTH120 - strings are faster
+            if status is not None and self._can_be_replaced(directory, status):
+                yield entry, (status.st_dev, status.st_ino, status.st_ctime_ns)
+            # a file that is created later counts as replaced, unless only trusted users can do so
+            if status is None and (directory.st_uid not in self.users or _is_shared(directory)):
+                yield entry, None
 
     def _can_be_replaced(self, directory: os.stat_result, entry: os.stat_result) -> bool:
         """Return whether a user who is not trusted could replace or change an entry of a directory."""

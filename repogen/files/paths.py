@@ -147,32 +147,40 @@ def foreign_link(path: Path, owner: int | None = None) -> str:
     """
     trusted = {os.geteuid(), 0, os.stat("/").st_uid, owner}  # noqa: PTH116 - in a user namespace, root is another user
     links: dict[str, int] = {}
-    followed = 0
-    pending, current = list(Path(os.path.abspath(path)).parts[1:]), "/"  # noqa: PTH100 - links are followed one by one
+    status = None
+    for entry, status in entries_to(path):
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            if links and entry.startswith("/proc/"):
+                return next(iter(links))
+            if status.st_uid not in trusted:
+                links[entry] = status.st_uid
+    if status is None or stat.S_ISLNK(status.st_mode):
+        return ""
+    return next((link for link, user in links.items() if user != status.st_uid), "")
+
+
+def entries_to(path: Path) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield each directory, link and file on the way to a path, with its status; links are followed one by one.
+
+    The last one has None if it does not exist or cannot be read, and is a link if there are more than 40.
+    """
+    pending, current, links = list(Path(os.path.abspath(path)).parts[1:]), "/", 0  # noqa: PTH100 - links are kept
     while pending:
-        part = pending.pop(0)
-        if part == "..":
-            current = os.path.dirname(current)  # noqa: PTH120 - strings, as below
-            continue
-        parent, current = current, os.path.join(current, part)  # noqa: PTH118 - as above
+        parent, part = current, pending.pop(0)
+        current = os.path.dirname(parent) if part == ".." else os.path.join(parent, part)  # noqa: PTH118, PTH120 - fast
         try:
             status = os.lstat(current)
-            if not stat.S_ISLNK(status.st_mode):
-                continue
-            target = os.readlink(current)  # noqa: PTH115 - as above
+            target = os.readlink(current) if stat.S_ISLNK(status.st_mode) else None  # noqa: PTH115 - as above
         except OSError:
-            return ""
-        followed += 1
-        if followed > _MAX_LINKS:
-            return ""  # as for a loop, the path does not exist
-        if links and current.startswith("/proc/"):
-            return next(iter(links))
-        if status.st_uid not in trusted:
-            links[current] = status.st_uid
-        pending = [each for each in target.split("/") if each not in {"", "."}] + pending
-        current = "/" if target.startswith("/") else parent
-    real = os.lstat(current)
-    return next((link for link, user in links.items() if user != real.st_uid), "")
+            yield current, None
+            return
+        yield current, status
+        if target is not None:
+            links += 1
+            if links > _MAX_LINKS:
+                return
+            pending = [each for each in target.split("/") if each not in {"", "."}] + pending
+            current = "/" if target.startswith("/") else parent
 
 
 def is_public(directory: Path) -> bool:

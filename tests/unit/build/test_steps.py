@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from repogen.build import steps
 from repogen.build.model_run import ModelRun
 from repogen.build.steps import publish_model, verify_model
 from repogen.build.tracking import TrackingSession
-from repogen.errors import ConfigError, ExportError, PublishError, TrackingError
+from repogen.errors import ConfigError, ExportError, PublishError, SourceError, TrackingError
 from repogen.repository.hold import hold_text
 from repogen.repository.stage import stage_version
 from repogen.triton_config.render.template import render
@@ -173,6 +174,41 @@ def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: 
         verify_model(session, run_of(session), threads=3)
     (job,) = jobs
     assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == ("m", 3, True, session.staging)
+
+
+@pytest.mark.parametrize("step", ["run_worker", "stage_version"])
+def test_input_that_is_replaced_during_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Nothing of the build is kept in the cache or published if another user replaced a file before or at a step."""
+    weights = tmp_path / "shared" / "w.safetensors"
+    weights.parent.mkdir()
+    weights.touch()
+    spec = write_spec(tmp_path, m=PLAIN.replace("build}", "build, weights: shared/w.safetensors}"))
+    weights.parent.chmod(0o777)
+    staged = stage(spec, tmp_path / "staged")
+    results = {"run_worker": Outcome(BuildDiagnostics(), built_model(tmp_path)), "stage_version": staged}
+
+    def after_replacing(name: str) -> Any:
+        if name == step:
+            weights.rename(weights.with_name("moved"))
+            weights.with_name("moved").rename(weights)
+        return results[name]
+
+    for name in results:
+        monkeypatch.setattr(steps, name, lambda *_, name=name, **__: after_replacing(name))
+    kept = Mock()
+    for name, stub in {
+        "provenance": Mock(),
+        "attest": Mock(),
+        "store_verified": kept,
+        "require_admitted": Mock(),
+    }.items():
+        monkeypatch.setattr(steps, name, stub)
+    session = replace(session_of(spec, tmp_path / "stage"), cache=Mock(entries=Mock(return_value=())))
+    session.private_repository.mkdir(parents=True)
+    with pytest.raises(SourceError) as caught:
+        verify_model(session, run_of(session), threads=1)
+    assert caught.value.code == "source.replaced"
+    assert kept.called is (step == "stage_version")
 
 
 @pytest.mark.parametrize("overrides", [True, False])

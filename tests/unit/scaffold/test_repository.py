@@ -508,6 +508,16 @@ def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> Non
     assert (directory / "p" / "labels.txt").read_text() == "a\nb\n"
 
 
+def test_model_behind_a_link_of_another_user_is_omitted(repository: Path, tmp_path: Path) -> None:
+    """Its files could be private."""
+    name_labels(repository)
+    (repository / "p").rename(tmp_path / "private")
+    (repository / "p").symlink_to(tmp_path / "private")
+    os.chown(repository / "p", 65534, 65534, follow_symlinks=False)
+    omitted = describe(str(repository), tmp_path / "a" / "b").omitted
+    assert any("is a link of another user" in line for line in omitted)
+
+
 def test_large_files_are_not_copied(repository: Path, tmp_path: Path) -> None:
     """The files of a model can have any size; nothing is written."""
     for number in range(3):

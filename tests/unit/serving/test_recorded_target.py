@@ -67,6 +67,18 @@ def test_repository_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
             require_models(repository, models)
 
 
+def test_model_behind_a_link_of_another_user(tmp_path: Path) -> None:
+    """It could be a private model of this user; a link of this user is followed."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository" / "m").symlink_to(tmp_path / "private")
+    require_models(tmp_path / "repository", ("m",))
+    os.chown(tmp_path / "repository" / "m", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(SpecError) as caught:
+        require_models(tmp_path / "repository", ("m",))
+    assert caught.value.code == "repository.foreign-link"
+
+
 def test_misspelled_model_has_a_suggestion(tmp_path: Path) -> None:
     """The most similar name; all names if none is similar."""
     (tmp_path / "digits").mkdir()
