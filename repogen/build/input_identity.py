@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from repogen.build.fingerprint import input_files
 from repogen.errors import SourceError
-from repogen.files.paths import entries_to, foreign_link, is_own_group
+from repogen.files.paths import FOREIGN_LINK, entries_to, foreign_link, is_own_group
 from repogen.files.tree import walk
 from repogen.spec.paths import check_model_paths
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource
@@ -111,7 +111,7 @@ def _require_same_places(spec: Spec, names: Sequence[str], paths: Iterable[Path]
     for path in paths:
         if link := foreign_link(path, spec.root.stat().st_uid):
             raise SourceError(
-                f"{link} is a link of another user, to what this user does not own",
+                f"{link} {FOREIGN_LINK}",
                 "specify the path that it leads to, if you trust it",
                 code="source.replaced",
                 where=f"models.{names[-1]}",

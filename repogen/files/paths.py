@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MAX_NAME_BYTES = 255
 _MAX_PATH = 4096
 _MAX_LINKS = 40  # as in Linux
+FOREIGN_LINK = "is a symlink of another user, who does not own what it leads to"
+"""What messages say about a ``foreign_link``."""
 """Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
@@ -133,7 +135,7 @@ def has_trusted_owner(path: Path, directory: Path) -> bool:
 
 
 def foreign_link(path: Path, owner: int | None = None) -> str:
-    """Return a symlink of another user on the way to a path, which leads to what this user does not own.
+    """Return a symlink on the way to a path if it belongs to another user, who does not own what it leads to.
 
     Another user can make a link to a private file or directory of this user, which would then be published. A link to a
     process, as in ``/proc/1/cwd``, can lead to another place at any time.

@@ -50,7 +50,7 @@ def diff_markdown(report: DiffReport) -> str:
 
 
 def _titles(report: DiffReport) -> tuple[str, str]:
-    """Return the headings of both versions, with their repositories if the numbers do not tell them apart."""
+    """Return the headings of both versions, with their repositories if the numbers are equal."""
     before, after = report.before, report.after
     if before.version == after.version or is_model_uri(before.repository):
         return _place(before), _place(after)

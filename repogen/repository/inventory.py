@@ -14,7 +14,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_F
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, raise_if_exhausted, reason
-from repogen.files.paths import foreign_link
+from repogen.files.paths import FOREIGN_LINK, foreign_link
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
@@ -65,7 +65,7 @@ def require_models(repository: Path, names: Collection[str]) -> None:
     for name in names:
         if link := foreign_link(repository / name):
             raise SpecError(
-                f"{link} is a link of another user, to what this user does not own",
+                f"{link} {FOREIGN_LINK}",
                 "specify the repository that it leads to, if you trust it",
                 code="repository.foreign-link",
             )

@@ -22,7 +22,7 @@ from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_inside
-from repogen.files.paths import foreign_link
+from repogen.files.paths import FOREIGN_LINK, foreign_link
 from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.filesystem import opened_directory
@@ -203,7 +203,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
     if not re.fullmatch(MODEL_NAME, directory.name):
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
     if link := foreign_link(directory):
-        raise _unsupported(f"{link} is a link of another user, to what this user does not own")
+        raise _unsupported(f"{link} {FOREIGN_LINK}")
     file, root = directory / CONFIG_FILE, Path(os.path.realpath(directory))
     try:
         with opened_directory(root) as opened:  # another user may replace it by a link to files that it would name

@@ -132,7 +132,7 @@ class GrpcClient:
             return client.infer(model, inputs, str(version), client_timeout=seconds, **_sequence_options(position))
 
         prepared = [_infer_inputs(inputs) for inputs in requests]
-        # async_infer of tritonclient would wait without an end for a response that gRPC cannot decode
+        # async_infer of tritonclient would wait indefinitely for a response that gRPC cannot decode
         threads = ThreadPoolExecutor(len(prepared) or 1)
         try:
             sent = [threads.submit(send, *each) for each in zip_longest(prepared, positions)]

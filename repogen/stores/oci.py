@@ -591,7 +591,7 @@ def _origin_of_realm(challenge: str) -> str:
 
 
 def _is_private(realm: str) -> bool:
-    """Return whether requests to a realm are not readable on a network; an empty one is the registry."""
+    """Return whether other machines cannot read requests to a realm; an empty realm is the registry."""
     parts = urlsplit(realm)
     host = parts.hostname or ""
     return not realm or parts.scheme == "https" or _is_local(f"[{host}]" if ":" in host else host)

@@ -132,5 +132,5 @@ def test_link_of_another_user_to_a_private_directory(spec: Callable[[str], Spec]
     (tmp_path / "shared").symlink_to("moved")
     loaded = spec("directory")
     os.chown(tmp_path / "shared", OTHER, -1, follow_symlinks=False)
-    with pytest.raises(SourceError, match="is a link of another user"):
+    with pytest.raises(SourceError, match="is a symlink of another user"):
         observe(loaded, ["m"], tmp_path / "model_repository")

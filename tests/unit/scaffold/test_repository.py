@@ -515,7 +515,7 @@ def test_model_behind_a_link_of_another_user_is_omitted(repository: Path, tmp_pa
     (repository / "p").symlink_to(tmp_path / "private")
     os.chown(repository / "p", 65534, 65534, follow_symlinks=False)
     omitted = describe(str(repository), tmp_path / "a" / "b").omitted
-    assert any("is a link of another user" in line for line in omitted)
+    assert any("is a symlink of another user" in line for line in omitted)
 
 
 def test_large_files_are_not_copied(repository: Path, tmp_path: Path) -> None:
