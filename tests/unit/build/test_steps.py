@@ -195,11 +195,11 @@ def test_input_that_is_replaced_during_a_build(tmp_path: Path, monkeypatch: pyte
 
     for name in results:
         monkeypatch.setattr(steps, name, lambda *_, name=name, **__: after_replacing(name))
-    kept = Mock()
+    cache_writes = Mock()
     for name, stub in {
         "provenance": Mock(),
         "attest": Mock(),
-        "store_verified": kept,
+        "store_verified": cache_writes,
         "require_admitted": Mock(),
     }.items():
         monkeypatch.setattr(steps, name, stub)
@@ -208,7 +208,7 @@ def test_input_that_is_replaced_during_a_build(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(SourceError) as caught:
         verify_model(session, run_of(session), threads=1)
     assert caught.value.code == "source.replaced"
-    assert kept.called is (step == "stage_version")
+    assert cache_writes.called is (step == "stage_version")
 
 
 @pytest.mark.parametrize("overrides", [True, False])
