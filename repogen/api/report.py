@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.page import RenderedReport
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_inside, reason
+from repogen.files.paths import require_no_foreign_link
 from repogen.files.url import location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.reporting.results import REPORTS, Results, read_results, write_file
@@ -39,13 +40,14 @@ def report(
         results: Directory with the results of ``build``, ``bench`` and ``tune``; it may be missing.
 
     Raises:
-        repogen.errors.SpecError: The repository does not exist, or the file can't be written or would be inside the
-            repository.
+        repogen.errors.SpecError: The repository does not exist; ``results`` is behind a symlink of another user; or the
+            file can't be written, or would be inside the repository.
         repogen.errors.PublishError: A directory can't be read.
     """
     from repogen.reporting.html.page import repository_page  # noqa: PLC0415 - imports what --help does not need
 
     root, stored = location(repository), Path(results)
+    require_no_foreign_link(stored)
     listing, configs = run(root, _contents)
     path = stored / f"{root.resolve().name or 'repository'}.html" if output is None else Path(output)
     if is_inside(path, root):

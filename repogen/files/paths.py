@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _MAX_NAME_BYTES = 255
 _MAX_PATH = 4096
+"""Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
 _MAX_LINKS = 40  # as in Linux
 FOREIGN_LINK = "is a symlink of another user, who does not own what it leads to"
 """What messages say about a ``foreign_link``."""
-"""Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
 
@@ -159,6 +159,25 @@ def foreign_link(path: Path, owner: int | None = None) -> str:
     if status is None or stat.S_ISLNK(status.st_mode):
         return ""
     return next((link for link, user in links.items() if user != status.st_uid), "")
+
+
+def require_no_foreign_link(path: Path) -> None:
+    """Require that a path that is read does not lead through a ``foreign_link``.
+
+    Raises:
+        SpecError: It does.
+    """
+    if link := foreign_link(path):
+        raise foreign_link_error(link)
+
+
+def foreign_link_error(link: str) -> SpecError:
+    """Return the error for a ``foreign_link``."""
+    return SpecError(
+        f"{link} {FOREIGN_LINK}",
+        "specify the path that it leads to, if you trust the files there",
+        code="foreign-link",
+    )
 
 
 def entries_to(path: Path) -> Iterator[tuple[str, os.stat_result | None]]:

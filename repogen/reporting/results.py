@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from repogen.artifacts.tuning import TuningRecord
 from repogen.files import is_foreign_in_public, read_bytes
 from repogen.files.content import ContentError, require_few_values
+from repogen.files.writing import directory_to_write
 from repogen.reporting.json import as_dict
 from repogen.reporting.json_types import BenchDocument, BuildDocument
 
@@ -124,19 +125,19 @@ def write_file(text: str, path: Path, base: Path) -> None:
 
     Raises:
         OSError: It can't be written; or a directory below ``base``, in which any user can create files, belongs to
-            another user, and may be a link.
+            another user; or a symlink of another user leads to where it would be written.
     """
     directories = [parent for parent in path.parents if parent != base and parent.is_relative_to(base)]
     if any(is_foreign_in_public(parent, base) for parent in directories):
         raise PermissionError(errno.EPERM, "its directory belongs to another user", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name[:50]}-{secrets.token_hex(8)}")
-    try:
-        with new.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-            stream.write(text)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    with directory_to_write(path.parent) as parent:
+        new = parent / f".{path.name[:50]}-{secrets.token_hex(8)}"
+        try:
+            with new.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+                stream.write(text)
+            new.replace(parent / path.name)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def _write_json(document: object, directory: Path, path: Path) -> None:

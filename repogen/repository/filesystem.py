@@ -102,7 +102,7 @@ def make_directory(path: Path) -> None:
         path = path.parent
     for directory in reversed(missing):
         with suppress(FileExistsError):  # another process created it
-            directory.mkdir()
+            directory.mkdir(0o755)
             _make_readable_by_all(directory)
     if not path.is_dir():
         problem = errno.ENOTDIR if os.path.lexists(path) else errno.ENOENT  # another process removed it

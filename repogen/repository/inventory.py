@@ -14,7 +14,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_F
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, raise_if_exhausted, reason
-from repogen.files.paths import FOREIGN_LINK, foreign_link
+from repogen.files.paths import require_no_foreign_link
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
@@ -63,12 +63,7 @@ def require_models(repository: Path, names: Collection[str]) -> None:
             code="repository.no-such-model",
         )
     for name in names:
-        if link := foreign_link(repository / name):
-            raise SpecError(
-                f"{link} {FOREIGN_LINK}",
-                "specify the repository that it leads to, if you trust it",
-                code="repository.foreign-link",
-            )
+        require_no_foreign_link(repository / name)
 
 
 def read_models(repository: Path, names: Iterable[str] = ()) -> tuple[ModelRecord, ...]:

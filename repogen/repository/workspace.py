@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from repogen.errors import PublishError
 from repogen.files import reason
 from repogen.files.tree import remove_tree
+from repogen.files.writing import require_own_links
 from repogen.repository.filesystem import make_directory
 from repogen.repository.layout import PROBE_PREFIX, stage_container, temporary_files
 from repogen.repository.lock import LOCK_FILE, try_lock
@@ -40,9 +41,13 @@ def preflight(repository: Path, stage_dir: Path | None) -> None:
         stage_dir: Directory to stage in; None for the repository's parent.
 
     Raises:
+        SpecError: A symlink of another user redirects one of the paths.
         PublishError: The repository is not a directory or cannot be written, or the staging directory is inside it or
             on another filesystem.
     """
+    for path in (repository, stage_dir):
+        if path is not None:
+            require_own_links(path)
     repository = _resolved(repository)
     parent = _stage_parent(repository, stage_dir)
     target, source = _existing(repository, "repository"), _existing(parent, "staging directory")
@@ -64,10 +69,10 @@ def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Pat
         ``<parent>/.<repository's name>.repogen-stage/build-<id>``, on the repository's filesystem.
 
     Raises:
-        PublishError: As ``preflight``.
+        RepogenError: As ``preflight``.
     """
-    repository = _resolved(repository)
     preflight(repository, stage_dir)
+    repository = _resolved(repository)
     parent = _stage_parent(repository, stage_dir)
     new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
     container = stage_container(repository, None if stage_dir is None else parent)

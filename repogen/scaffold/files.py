@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.files import MAX_GRAPH_BYTES, is_file, open_inside, read_bytes, read_text, reason
+from repogen.files.writing import directory_to_write
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import CopiedFile, flow, one_line
@@ -223,21 +224,39 @@ def _write(files: Mapping[Path, str | CopiedFile], directory: Path, *, force: bo
             code="init.exists",
         )
     _require_small(content.path for content in files.values() if isinstance(content, CopiedFile))
-    new = [path for path in files if str(path) not in existing]
-    for path, content in files.items():
+    try:
+        _write_all(files, frozenset(path for path in files if str(path) not in existing))
+    except OSError as error:
+        raise SpecError(f"cannot write the files: {reason(error)}", code="init.unwritable") from error
+
+
+def _write_all(files: Mapping[Path, str | CopiedFile], new: frozenset[Path]) -> None:
+    """Write files; if that fails, remove the new ones.
+
+    Raises:
+        OSError: It failed.
+    """
+    written: list[Path] = []
+    opened: dict[Path, Path] = {}
+    with ExitStack() as stack:  # the directories stay open, so that no others take their places
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-            with path.open("xb") as stream:
-                if isinstance(content, str):
-                    stream.write(content.encode())
-                else:
-                    _copy(content, stream)
-        except OSError as error:
-            for file in new:
+            for path, content in files.items():
+                if path.parent not in opened:
+                    opened[path.parent] = stack.enter_context(directory_to_write(path.parent))
+                file = opened[path.parent] / path.name
+                file.unlink(missing_ok=True)
+                with file.open("xb") as stream:
+                    if path in new:
+                        written.append(file)
+                    if isinstance(content, str):
+                        stream.write(content.encode())
+                    else:
+                        _copy(content, stream)
+        except OSError:
+            for file in written:
                 with suppress(OSError):
                     file.unlink()
-            raise SpecError(f"cannot write {path}: {reason(error)}", code="init.unwritable") from error
+            raise
 
 
 def _require_small(sources: Iterable[Path]) -> None:
@@ -339,7 +358,10 @@ def _ignore_reports(directory: Path) -> tuple[Path, ...]:
         if patterns & {"build", _BUILD, "/build", f"/{_BUILD}"}:
             return ()
         end = "\r\n" if "\r\n" in text else "\n"
-        with file.open("ab") as stream:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with directory_to_write(directory) as opened:
+            descriptor = os.open(opened / IGNORED, flags, 0o664)
+        with os.fdopen(descriptor, "ab") as stream:
             stream.write(f"{'' if not text or text.endswith(end) else end}{_BUILD}{end}".encode())
     except (OSError, ValueError):
         return ()

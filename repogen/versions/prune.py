@@ -15,6 +15,7 @@ from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.errors import PublishError, TrackingError
 from repogen.files import reason
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
+from repogen.files.writing import resolved
 from repogen.repository.filesystem import Disk
 from repogen.repository.inventory import read_models
 from repogen.repository.lock import locked
@@ -67,7 +68,7 @@ def prune(
         TrackingError: The model registry did not respond; nothing was deleted.
         PublishError: A directory can't be read or written.
     """
-    repository = Path(os.path.realpath(repository))
+    repository = resolved(repository)
     selection = tuple(names)
     models = read_models(repository, selection)
     for model in models:

@@ -6,9 +6,7 @@ are named by their content, and have no effect until a config names them. Nothin
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -17,6 +15,7 @@ from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
+from repogen.files.writing import resolved
 from repogen.repository.compatibility import differences, require_servable
 from repogen.repository.ensembles import steps_of, unfit, unfit_users
 from repogen.repository.filesystem import Disk
@@ -37,6 +36,7 @@ from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from repogen.artifacts.inventory import ModelRecord
     from repogen.artifacts.rollback import RollbackOptions
@@ -62,7 +62,7 @@ def roll_back(
         SpecError: The repository, the model or the version does not exist.
         PublishError: The change was rejected or failed, and the repository is unchanged.
     """
-    repository = Path(os.path.realpath(repository))
+    repository = resolved(repository)
     require_models(repository, (name,))
     try:
         return _roll_back(repository, name, options, filesystem or Disk())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.attestation import SignReport
@@ -12,6 +10,7 @@ from repogen.attestation.signature import sign_version, unsignable
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
 from repogen.files.work_limit import work_limit
+from repogen.files.writing import resolved
 from repogen.repository.filesystem import opened_directory
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.lock import locked
@@ -19,6 +18,7 @@ from repogen.repository.manifest import damaged_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.inventory import VersionRecord
@@ -39,7 +39,7 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
         PublishError: The version is damaged, was not built by repogen, or cannot be signed; or a symlink leads to it,
             so that the signature would be written elsewhere.
     """
-    repository = Path(os.path.realpath(repository))
+    repository = resolved(repository)
     require_models(repository, (name,))
     record = read_model(repository, name)
     number = record.newest_served if number is None else number

@@ -6,9 +6,7 @@ directory. From there it is published as by a build: under the next version numb
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -22,7 +20,9 @@ from repogen.attestation.signature import (
 from repogen.deploy.plan import no_fetch
 from repogen.errors import PublishError, SpecError
 from repogen.files import is_directory, reason
+from repogen.files.paths import require_no_foreign_link
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
+from repogen.files.writing import resolved
 from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models
@@ -37,6 +37,7 @@ from repogen.triton_config.text.parse import parse, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.inventory import VersionRecord
@@ -80,7 +81,7 @@ def transfer(
         SpecError: The source, the model or the version does not exist, or source and target are the same.
         PublishError: A version was rejected or cannot be written. Steps of an ensemble that were published before stay.
     """
-    source, target = Path(os.path.realpath(source)), Path(os.path.realpath(target))
+    source, target = resolved(source), resolved(target)
     if source == target:
         raise same_repository(source)
     try:
@@ -228,6 +229,7 @@ def _select(source: Path, target: Path, name: str, version: int | None) -> _Sele
         raise SpecError(
             f"{name} in {source} has {problem}", f"its versions are {existing}", code="repository.no-such-version"
         )
+    require_no_foreign_link(record.path)
     if record.manifest is None:
         raise PublishError(
             f"{name} version {record.version} cannot be published: {record.problem}",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
+import shutil
 import warnings
 from functools import wraps
 from pathlib import Path
@@ -14,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from repogen.files import open_regular
+from repogen.files.writing import directory_to_write
 from repogen.responses import ResponseError, limited_adapter, require_size, without_netrc
 
 _BLOCK = 2**20
@@ -154,11 +157,30 @@ def _limit_local_files() -> None:
     setattr(LocalArtifactRepository, LocalArtifactRepository._download_file.__name__, download)  # noqa: SLF001 - the library has no hook for this
 
 
+def _keep_local_directories() -> None:
+    """Write artifacts in directories without following symlinks that another user puts there during the write."""
+
+    def log_artifact(self: Any, local_file: str, artifact_path: str | None = None) -> None:  # noqa: ANN401 - of MLflow
+        file = Path(local_file)
+        with directory_to_write(Path(self.artifact_dir, artifact_path or "")) as directory:
+            new = directory / f".{secrets.token_hex(8)}"
+            try:
+                with open_regular(file) as source, new.open("xb") as target:
+                    shutil.copyfileobj(source, target, _BLOCK)
+                    os.fchmod(target.fileno(), os.fstat(source.fileno()).st_mode & 0o755)
+                new.replace(directory / file.name)
+            finally:
+                new.unlink(missing_ok=True)
+
+    setattr(LocalArtifactRepository, LocalArtifactRepository.log_artifact.__name__, log_artifact)
+
+
 _limit_responses()
 _ignore_netrc()
 _limit_parts()
 _limit_uploaded_parts()
 _limit_local_files()
+_keep_local_directories()
 
 __all__ = [
     "Dataset",

@@ -7,16 +7,15 @@ alias may have changed since; and moved in or out by renames.
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
 from repogen.attestation.signature import require_signature, require_signed_directory
 from repogen.errors import PublishError, RepogenError
+from repogen.files.writing import resolved
 from repogen.registry.sync.plan import Step, desired_version, failed, plan
 from repogen.registry.sync.preconditions import (
     chosen_models,
@@ -35,6 +34,7 @@ from repogen.serving.admission import require_admitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
@@ -100,7 +100,7 @@ def sync(
         RepogenError: An error that concerns all models, before anything is changed: the registry does not respond, a
             version was not built by repogen, the repository has another owner, or a model is unknown.
     """
-    repository = Path(os.path.realpath(repository))
+    repository = resolved(repository)
     require_synced(repository, options.alias)
     require_plain_archive(repository)
     progress.step("", f"looking up {options.alias}")

@@ -76,7 +76,7 @@ def test_model_behind_a_link_of_another_user(tmp_path: Path) -> None:
     os.chown(tmp_path / "repository" / "m", 65534, 65534, follow_symlinks=False)
     with pytest.raises(SpecError) as caught:
         require_models(tmp_path / "repository", ("m",))
-    assert caught.value.code == "repository.foreign-link"
+    assert caught.value.code == "foreign-link"
 
 
 def test_misspelled_model_has_a_suggestion(tmp_path: Path) -> None:

@@ -259,6 +259,26 @@ def _log_artifact_of_a_full_disk(_: LocalArtifactRepository, file: str, path: st
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
+def test_artifacts_behind_a_link_of_another_user(store: Connection, track: Any, stage: Stage, tmp_path: Path) -> None:
+    """Nothing is written where it leads to; a link that is an artifact is replaced."""
+    staged = stage("linked")
+    tracker = track("linked")
+    tracked = tracker.log(staged, built(staged), report(staged), "old", staged.repository)
+    artifacts = Path(store.client.get_run(tracked.run_id).info.artifact_uri.removeprefix("file://"))
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "report.md").write_text("mine", encoding="utf-8")
+    (artifacts / "report.md").unlink()
+    (artifacts / "report.md").symlink_to(tmp_path / "private" / "report.md")
+    tracker.log_page("linked", "new")
+    assert (artifacts / "report.md").read_text(encoding="utf-8") == "new"
+    artifacts.rename(tmp_path / "moved")
+    artifacts.symlink_to(tmp_path / "private")
+    os.chown(artifacts, 65534, -1, follow_symlinks=False)
+    with pytest.raises(TrackingError, match=r"logging a report failed: .*artifacts is a symlink of another user"):
+        tracker.log_page("linked", "newer")
+    assert [path.read_text(encoding="utf-8") for path in (tmp_path / "private").iterdir()] == ["mine"]
+
+
 def test_report_is_replaced_after_the_publish(store: Connection, track: Any, stage: Stage) -> None:
     """The run shows the number of the version."""
     tracker = track("replaced")
