@@ -33,6 +33,7 @@ from repogen.spec.paths import check_repository
 from repogen.spec.problems import suggestion
 from repogen.spec.sources import MlflowSource
 from repogen.stores.selection import served
+from repogen.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -63,7 +64,9 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         KeyboardInterrupt: The build was interrupted; nothing is half-written.
     """
     plan = plan_build(spec, options)
-    if plan.pending:
+    if not plan.pending:
+        _require_known(spec, options, progress)
+    else:
         from repogen.build.preconditions import check_preconditions  # noqa: PLC0415 - parses configs
 
         plan = check_preconditions(plan)
@@ -75,6 +78,23 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     from repogen.build.run import run_plan  # noqa: PLC0415
 
     return run_plan(plan, progress)
+
+
+def _require_known(spec: Spec, options: BuildOptions, progress: Progress) -> None:
+    """Require the executor and the server of a build that needs neither: an unknown name is a mistake in any case.
+
+    Raises:
+        SpecError: The executor is unknown.
+        ServerError: The server is unknown.
+    """
+    if options.executor != BuildOptions.executor:
+        from repogen.executors.select import find_executor  # noqa: PLC0415 - as for the server
+
+        find_executor(options.executor)
+    if options.server not in {None, BuildOptions.server}:
+        from repogen.serving.servers import find_server  # noqa: PLC0415 - imports what runs Triton
+
+        find_server(options.server, target_of(spec.release), progress)
 
 
 def plan_build(spec: Spec, options: BuildOptions, *, writes: bool = True) -> BuildPlan:

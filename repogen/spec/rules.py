@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.spec.problems import MAX_COMPARED, MAX_SHOWN, closest
 from repogen.spec.structure import Finding, PartialModel
 from repogen.spec.triton_rules import TRITON_RULES
-from repogen.targets import BFLOAT16_SINCE
+from repogen.targets import BFLOAT16_SINCE, accelerators_of, targets
 from repogen.triton_config.rules.target import target_findings
 
 if TYPE_CHECKING:
@@ -42,11 +42,26 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
         yield from _opset(model.spec, target)
     if target is not None and not {"source", "inputs", "outputs"} & model.broken:
         yield from _bfloat16(model.spec, target)
+    if target is not None and not {"triton", "dims"} & model.broken:
+        yield from _tensorrt_profiles(model.spec, target)
 
 
 # Other sources define their inputs themselves.
 _NEED_INPUTS = frozenset({"torch", "torchscript", "python"})
+_PROFILE = "trt_profile_min_shapes"
 _FILES_WITH_DIMS = frozenset({"onnx", "torch_export"})
+
+
+def _tensorrt_profiles(model: ModelSpec, target: Target) -> Findings:
+    """Yield that ``tensorrt`` cannot write the profiles of a dynamic dim for this release."""
+    if model.triton.tensorrt is None or not model.dims:
+        return
+    supported = (each for each in targets().values() if _PROFILE in accelerators_of(each)["tensorrt"].parameters)
+    first = next(supported)
+    if target.release < first.release:
+        what = f"models with dynamic dims require Triton {first.release} or later, and the target is {target.release}"
+        hint = "change target.triton, or configure optimization.execution_accelerators instead"
+        yield Finding(("triton", "tensorrt"), what, hint)
 
 
 def _inputs_or_examples(model: ModelSpec) -> Findings:

@@ -200,7 +200,7 @@ def _bad_kind(path: KeyPath, source: object) -> Finding:
     if not isinstance(source, dict):
         return Finding(path, f"must be a mapping, not {value_text(source)}", _missing_hint(path))
     hint = nearest(kind, source_kinds()) if isinstance(kind, str) else ""
-    return Finding((*path, "kind"), f"must be one of {', '.join(source_kinds())}, not {value_text(kind)}", hint)
+    return Finding((*path, "kind"), f"{value_text(kind)} is not a kind of source", hint)
 
 
 def _expected_text(detail: ErrorDetails) -> str:

@@ -207,8 +207,8 @@ class _Labeled:
     label: str
 
     def step(self, model: str, step: str) -> None:
-        """Report the step."""
-        if model:
+        """Report the step; the private repository that a build publishes to is not worth one."""
+        if model and step != "publish":
             self.progress.step(model, f"{self.label}: {step}")
 
     def note(self, model: str, text: str) -> None:

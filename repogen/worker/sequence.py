@@ -17,6 +17,7 @@ from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import Workspace, optimize, select_passes
 from repogen.source.load import load_source
 from repogen.targets import BFLOAT16_SINCE, target_of
+from repogen.triton_config.render.tensors import triton_fed
 from repogen.validate.drift import DriftError
 from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.structure import TargetLimitError
@@ -319,9 +320,8 @@ def _optimized(
     if artifact is not exported:
         release_memory()
     log.set_passes(outcomes)
-    if exported.unused:
-        names = ", ".join(exported.unused)
-        log.add_notes((f"unused inputs, which clients must still send: {names}",))
+    if sent := [name for name in exported.unused if name not in triton_fed(job.model.triton)]:
+        log.add_notes((f"unused inputs, which clients must still send: {', '.join(sent)}",))
     golden = workspace.directory / "golden"
     with log.step("validate"):
         try:

@@ -80,7 +80,7 @@ def test_model_of_a_plugin_source_is_built_and_kept_up_to_date(python: Path, tmp
         (
             "kind: matrix",
             "kind: matrx",
-            "3:14 models.scores.source.kind: must be one of ensemble, huggingface, matrix, mlflow,",
+            '3:14 models.scores.source.kind: "matrx" is not a kind of source (did you mean "matrix"?)',
         ),
     ],
 )

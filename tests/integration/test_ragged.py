@@ -59,3 +59,14 @@ def test_ragged_model_is_built_and_served_in_batches_of_different_lengths(tmp_pa
     config = (tmp_path / "model_repository" / "ragged" / "config.pbtxt").read_text(encoding="utf-8")
     assert config.count("dims: [ -1 ]") == 2
     assert len([name for name in checks if name.startswith("golden row=1,elements=")]) > 1
+
+
+def test_counts_that_the_graph_does_not_read(tmp_path: Path) -> None:
+    """Triton fills them in, so no note says that clients must send them."""
+    code = f"{MODELS[: MODELS.index('        ends')]}        return 2 * values, values.mean()[None]\n"
+    (tmp_path / "models.py").write_text(code, encoding="utf-8")
+    spec = SPEC.replace("max_batch_size: 16", "max_batch_size: 0").replace("      dynamic_batching:", "      #")
+    (tmp_path / "repogen.yaml").write_text(spec, encoding="utf-8")
+    (model,) = repogen.build(repogen.load_spec(tmp_path / "repogen.yaml"), server=None).models
+    assert model.status is Status.PUBLISHED, model.error
+    assert not [note for note in model.notes if "clients must" in note]

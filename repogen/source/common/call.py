@@ -101,8 +101,8 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
     if len(matching) == len(names) or only_keywords:
         if missing_names := [n for n in required if n not in names]:
             raise SourceError(
-                f"{signature} also needs {', '.join(missing_names)}",
-                "declare them under inputs:",
+                f"inputs: does not declare {', '.join(missing_names)}, which {signature} requires",
+                "declare each required parameter under inputs:",
                 code="source.inputs-missing",
             )
         return Call((), dict(zip(names, placeholders, strict=True)))

@@ -82,18 +82,15 @@ def _parameter_findings(
     accelerator: Accelerator, values: dict[str, str], field: str, severity: Severity
 ) -> Iterator[Finding]:
     parameters = accelerator.parameters
+    if values and not parameters:
+        message = f"the parameters of accelerator {accelerator.name!r} have no effect: the backend does not read them"
+        path = entry_path(f"{field}.parameters", min(values))
+        yield Finding("RG135", "warning", message, f"remove {', '.join(sorted(values))}", path)
+        return
     for name in sorted(values):
         path = entry_path(f"{field}.parameters", name)
         subject = f"parameter {name!r} of accelerator {accelerator.name!r}"
-        if not parameters:
-            yield Finding(
-                "RG135",
-                "warning",
-                f"{subject} has no effect: the backend does not read its parameters",
-                "remove it",
-                path,
-            )
-        elif name not in parameters:
+        if name not in parameters:
             yield _unknown_finding(accelerator, name, values[name], path, severity)
         elif reason := _value_reason(parameters[name], values[name]):
             message = f"{subject} is {values[name]!r}, but {reason}"

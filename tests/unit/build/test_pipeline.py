@@ -12,7 +12,7 @@ from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.report import Status
 from repogen.build.pipeline import BuildOptions, build, plan_build
-from repogen.errors import PublishError, SpecError
+from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.spec.load import load_spec
 
 from .conftest import PLAIN, ensemble_of, write_spec
@@ -137,6 +137,22 @@ assert [model.status.value for model in report.models] == ["unchanged"], report
 heavy = {"torch", "onnx", "onnxruntime", "mlflow", "grpc", "tritonclient", "jinja2", "numpy"}
 print(sorted(heavy & set(sys.modules)))
 """
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(BuildOptions(executor="rey"), "executor.unknown"), (BuildOptions(server="tritan"), "server.kind")],
+)
+def test_unchanged_build_rejects_unknown_names(
+    tmp_path: Path, publish_version: Callable[..., Path], options: BuildOptions, code: str
+) -> None:
+    """As a build that needs the executor or the server does; a known server is not started."""
+    spec = write_spec(tmp_path, a=PLAIN)
+    publish_version(spec, "a")
+    with pytest.raises(RepogenError) as caught:
+        build(spec, options, Silent())
+    assert caught.value.code == code
+    assert build(spec, BuildOptions(server="localhost:1"), Silent()).exit_code == 0
 
 
 def test_unchanged_build_imports_nothing_heavy(tmp_path: Path, publish_version: Callable[..., Path]) -> None:

@@ -146,7 +146,7 @@ def test_commands_do_not_write_behind_it(
 
 
 def test_nothing_is_left_if_init_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new file is removed again where it was written, although another user replaced its directory meanwhile."""
+    """A new file is removed again where it was written, although another user has replaced its directory."""
     directory, other = tmp_path / "project", tmp_path / "other"
     other.mkdir()
     (other / "models.py").write_text("mine", encoding="utf-8")

@@ -135,6 +135,12 @@ def test_error_of_the_build_is_a_failure_without_a_model() -> None:
     assert "**Failed** (publish):\n\n```text\nthe run could not be ended\n```\n\nWhat to do: again\n" in report
 
 
+def test_hint_of_several_lines() -> None:
+    """Its line breaks are kept."""
+    report = report_markdown(BuildReport(Path("r"), (), PublishError("failed", "add these:\n  x: 1").record))
+    assert "What to do:\n\n```text\nadd these:\n  x: 1\n```\n" in report
+
+
 def test_notes_are_one_line_each() -> None:
     """Everything unusual is one line; a pass without effect is not unusual."""
     assert model_notes(GOOD) == [
@@ -174,11 +180,9 @@ def test_untrusted_text_is_escaped(text: str) -> None:
     """Names and messages that look like Markdown or HTML are shown literally in their cell."""
     model = replace(GOOD, name=text, notes=(text,), error=ErrorRecord(text, text, text, ""), status=Status.FAILED)
     tokens = _block_types(report_markdown(BuildReport(Path("r"), (model,))))
-    expected = _block_types(
-        report_markdown(
-            BuildReport(Path("r"), (replace(model, name="x", notes=("x",), error=ErrorRecord("x", "x", "x")),))
-        )
-    )
+    error = ErrorRecord("x", "x", "x\nx" if "\n" in text else "x")
+    harmless = replace(model, name="x", notes=("x",), error=error)
+    expected = _block_types(report_markdown(BuildReport(Path("r"), (harmless,))))
     assert expected == tokens
 
 

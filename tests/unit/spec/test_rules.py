@@ -160,6 +160,17 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
             ),
         ),
     ),
+    "profiles of TensorRT before 24.04": (
+        f'target: {{triton: "24.03"}}\n{triton("tensorrt: {}")}',
+        (
+            "7:14",
+            "models.m.triton.tensorrt",
+            (
+                "models with dynamic dims require Triton 24.04 or later, and the target is 24.03 (change target.triton,"
+                " or configure optimization.execution_accelerators instead)"
+            ),
+        ),
+    ),
     "bfloat16 before 26.03": (
         GOOD.replace("float32", "bfloat16"),
         (

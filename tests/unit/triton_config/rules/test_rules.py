@@ -377,8 +377,9 @@ def test_accelerators_depend_on_the_release() -> None:
     assert config_findings(fp16, "m", targets()["26.06"]) == []
     (finding,) = config_findings(fp16, "m", targets()["26.07"])
     assert (finding.code, finding.severity) == ("RG127", "warning")
-    (finding,) = config_findings(accelerated("openvino", {"precision": "FP16"}, "cpu", "KIND_CPU"), "m")
-    assert (finding.code, finding.severity) == ("RG135", "warning")
+    values = {"precision": "FP16", "device_id": "0"}
+    (finding,) = config_findings(accelerated("openvino", values, "cpu", "KIND_CPU"), "m")
+    assert (finding.code, finding.severity, finding.hint) == ("RG135", "warning", "remove device_id, precision")
 
 
 @pytest.mark.parametrize(
