@@ -181,6 +181,9 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
     except Exception as error:  # noqa: BLE001 - the library raises errors of many packages, and the file is not trusted
         if isinstance(error, OSError):
             raise_if_exhausted(error)
+        if isinstance(error, AttributeError | TypeError | LookupError):  # the library expects other fields
+            required = "key" if signer.public_key else "certificate" if signer.certificates else "identity"
+            return f"{SIGNATURE_FILE} is not valid: it is damaged, or was not made with a {required}"
         return f"{SIGNATURE_FILE} is not valid: {str(error) or type(error).__name__}"
 
 

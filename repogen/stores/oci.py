@@ -74,6 +74,7 @@ _MAX_RECORD_BYTES = 2**13
 _MAX_RECORDS_OF_MEMBER_BYTES = 2**20
 _MAX_RECORDS_BYTES = 2**25
 _MAX_GLOBAL_RECORDS = 100
+_MAX_NAME = 1024  # characters: that many directories in each other exceed Python's limit of recursion
 
 
 class _Descriptor(BaseModel):
@@ -314,7 +315,8 @@ def _extract(stream: IO[bytes], directory: Path, image: Reference, contents: Con
             parts = PurePosixPath(member.name.removeprefix("./")).parts
             if parts[:1] != (ROOT,) or parts == (ROOT,):
                 continue  # of a base image
-            if member.issparse() or not (member.isfile() or member.isdir()) or not all(map(_is_plain, parts)):
+            is_plain = len(member.name) <= _MAX_NAME and all(map(_is_plain, parts))
+            if member.issparse() or not (member.isfile() or member.isdir()) or not is_plain:
                 raise _malformed(image, f"{member.name[:200]!r} is not a regular file with a plain name")
             target = directory.joinpath(*parts[1:])
             if member.isdir():

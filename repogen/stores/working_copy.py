@@ -50,6 +50,7 @@ _MAX_CONFIGS_BYTES = 256 * 2**20
 """Of all models together, because they are in memory."""
 _METADATA = frozenset({CONFIG_FILE, MANIFEST_FILE, OWNER_FILE, UNCONFIRMED_FILE})
 _MAX_TIME = 2.0**33
+_MAX_KEY = 1024  # characters: the longest keys of S3, GCS and Azure
 """Seconds since 1970, about 270 years."""
 _MAX_LISTINGS = 100
 _READ_PER_SECOND = 100
@@ -311,7 +312,7 @@ class WorkingCopy:
 
     def _require_plain(self, stored: StoredObject) -> None:
         parts = stored.key.removesuffix("/").split("/")
-        if not all(map(is_plain_name, parts)):
+        if len(stored.key) > _MAX_KEY or not all(map(is_plain_name, parts)):
             raise PublishError(
                 f"{self.url} has the object {stored.key!r}, which cannot be the path of a file",
                 "delete or rename the object: repogen and Triton read a repository as directories and files",

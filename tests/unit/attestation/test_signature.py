@@ -331,6 +331,12 @@ def test_certificates(publisher: Publisher, tmp_path: Path, *, has_chain: bool) 
     repogen.sign("m", key=key, repository=publisher.repository)
     report = [repogen.verify(publisher.repository, signer=TrustedSigner(certificates=(root[0],))) for root in roots]
     assert [len(each.findings) for each in report] == [0, 1]
+    only_key, public = write_keys(tmp_path)
+    (finding,) = repogen.verify(publisher.repository, signer=public).findings
+    assert finding.message == "model.sig is not valid: it is damaged, or was not made with a key"
+    repogen.sign("m", key=only_key, repository=publisher.repository)
+    (finding,) = repogen.verify(publisher.repository, signer=TrustedSigner(certificates=(roots[0][0],))).findings
+    assert finding.message == "model.sig is not valid: it is damaged, or was not made with a certificate"
 
 
 def test_key_with_a_certificate_must_not_be_encrypted(

@@ -141,7 +141,9 @@ def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[s3]" in caught.value.hint
 
 
-@pytest.mark.parametrize("key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300, "m\ud800/1/x"])
+@pytest.mark.parametrize(
+    "key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300, "m\ud800/1/x", "m/1/" + "x/" * 2000]
+)
 def test_hostile_key(key: str, dir_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A key that would leave the working copy, or is not a path, is an error that names it; nothing is written."""
     from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415

@@ -223,6 +223,7 @@ def write_archive(path: Path, files: list[tuple[str, bytes]]) -> None:
     [
         ("models/m/../../../etc/x", tarfile.REGTYPE),
         ("models/../x", tarfile.REGTYPE),
+        ("models/" + "x/" * 2000, tarfile.DIRTYPE),
         ("models/m/link", tarfile.SYMTYPE),
         ("models/m/link", tarfile.LNKTYPE),
         ("models/m/pipe", tarfile.FIFOTYPE),
