@@ -203,7 +203,7 @@ class _TritonOnDemand:
 
 def _unused(plan: BuildPlan) -> tuple[str, ...]:
     """Return what is in the spec's directory and no task reads."""
-    root = plan.spec.root
+    root = Path(os.path.realpath(plan.spec.root))
     outputs = [plan.repository, stage_container(plan.repository, plan.options.stage_dir), root / REPORTS]
     paths = (Path(os.path.realpath(path)) for path in outputs)
     inside = {path.relative_to(root).as_posix() for path in paths if is_inside(path, root) and path != root}

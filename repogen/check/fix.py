@@ -17,6 +17,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.check.checker import CheckReport, check
 from repogen.errors import PublishError
 from repogen.files import is_file, open_regular, read_bytes
+from repogen.files.resolve import directory_to_write
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.filesystem import opened_directory
 from repogen.repository.layout import latest_version
@@ -246,18 +247,20 @@ def _replace(file: FixedFile) -> None:
     encoded = file.after.encode(errors="surrogateescape")
     if _text(file.path) != file.before:
         raise PublishError(f"{file.path} was changed in the meantime", "run the command again", code="check.changed")
-    descriptor, name = tempfile.mkstemp(prefix=".repogen-fix-", dir=file.path.parent.parent)
-    copy = Path(name)
-    try:
-        with opened_directory(file.path.parent) as model, os.fdopen(descriptor, "wb") as stream:
-            # not by the name of the copy: another user may have replaced it with a link
-            os.fchmod(descriptor, (model / file.path.name).lstat().st_mode & 0o777)
-            stream.write(encoded)
-            stream.flush()
-            os.fsync(descriptor)
-            copy.replace(model / file.path.name)
-    finally:
-        copy.unlink(missing_ok=True)
+    directory = file.path.absolute().parent
+    with directory_to_write(directory.parent) as models, opened_directory(models / directory.name) as model:
+        descriptor, name = tempfile.mkstemp(prefix=".repogen-fix-", dir=models)
+        copy = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                # not by the name of the copy: another user may have replaced it with a link
+                os.fchmod(descriptor, (model / file.path.name).lstat().st_mode & 0o777)
+                stream.write(encoded)
+                stream.flush()
+                os.fsync(descriptor)
+                copy.replace(model / file.path.name)
+        finally:
+            copy.unlink(missing_ok=True)
 
 
 def _overlaps(edit: _Edit, edits: Sequence[_Edit]) -> bool:

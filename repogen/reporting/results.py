@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from repogen.artifacts.tuning import TuningRecord
 from repogen.files import is_foreign_in_public, read_bytes
 from repogen.files.content import ContentError, require_few_values
-from repogen.files.writing import directory_to_write
+from repogen.files.resolve import directory_to_write
 from repogen.reporting.json import as_dict
 from repogen.reporting.json_types import BenchDocument, BuildDocument
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
 from repogen.files import reason
+from repogen.files.resolve import resolved
 from repogen.files.tree import remove_tree
-from repogen.files.writing import require_own_links
 from repogen.repository.filesystem import make_directory
 from repogen.repository.layout import PROBE_PREFIX, stage_container, temporary_files
 from repogen.repository.lock import LOCK_FILE, try_lock
@@ -45,10 +45,9 @@ def preflight(repository: Path, stage_dir: Path | None) -> None:
         PublishError: The repository is not a directory or cannot be written, or the staging directory is inside it or
             on another filesystem.
     """
-    for path in (repository, stage_dir):
-        if path is not None:
-            require_own_links(path)
-    repository = _resolved(repository)
+    repository = resolved(repository)
+    if stage_dir is not None:
+        stage_dir = resolved(stage_dir)
     parent = _stage_parent(repository, stage_dir)
     target, source = _existing(repository, "repository"), _existing(parent, "staging directory")
     _require_writable(target, repository)

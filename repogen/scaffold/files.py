@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.files import MAX_GRAPH_BYTES, is_file, open_inside, read_bytes, read_text, reason
-from repogen.files.writing import directory_to_write
+from repogen.files.resolve import directory_to_write
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import CopiedFile, flow, one_line

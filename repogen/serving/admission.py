@@ -25,6 +25,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
+from repogen.files.paths import FOREIGN_LINK, foreign_link
 from repogen.files.work_limit import WorkLimitError, raise_if_exceeded, work_limit
 from repogen.repository.ensembles import steps_reason
 from repogen.repository.layout import MODEL_FILES, requirements_in
@@ -260,6 +261,9 @@ def _has_too_many_links(model: Path) -> bool:
 def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
     if _has_too_many_links(model):
         yield f"its links lead to more than {_MAX_DIRECTORIES} directories or {_MAX_ENTRIES} files, which Triton reads"
+        return
+    if link := next(filter(None, map(foreign_link, _directories(model))), ""):
+        yield f"{link} {FOREIGN_LINK}"
         return
     if not is_safe_name(model.name):
         yield f"the directory's name {model.name!r} has characters that Triton's Python backend passes to a shell"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.errors import PublishError, TrackingError
 from repogen.files import reason
+from repogen.files.resolve import resolved
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
-from repogen.files.writing import resolved
 from repogen.repository.filesystem import Disk
 from repogen.repository.inventory import read_models
 from repogen.repository.lock import locked

@@ -14,8 +14,8 @@ from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
+from repogen.files.resolve import resolved
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
-from repogen.files.writing import resolved
 from repogen.repository.compatibility import differences, require_servable
 from repogen.repository.ensembles import steps_of, unfit, unfit_users
 from repogen.repository.filesystem import Disk

@@ -9,8 +9,8 @@ from repogen.artifacts.attestation import SignReport
 from repogen.attestation.signature import sign_version, unsignable
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
+from repogen.files.resolve import resolved
 from repogen.files.work_limit import work_limit
-from repogen.files.writing import resolved
 from repogen.repository.filesystem import opened_directory
 from repogen.repository.inventory import read_model, require_models
 from repogen.repository.lock import locked

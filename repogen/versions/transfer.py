@@ -21,8 +21,8 @@ from repogen.deploy.plan import no_fetch
 from repogen.errors import PublishError, SpecError
 from repogen.files import is_directory, reason
 from repogen.files.paths import require_no_foreign_link
+from repogen.files.resolve import resolved
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
-from repogen.files.writing import resolved
 from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models

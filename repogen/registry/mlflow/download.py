@@ -19,6 +19,7 @@ from repogen.files import (
     open_inside,
     open_regular,
 )
+from repogen.files.resolve import resolved
 from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
@@ -190,7 +191,8 @@ def download_file(artifacts: Any, path: str, size: int, directory: Path) -> None
     target.parent.mkdir(parents=True, exist_ok=True)
     local = getattr(getattr(artifacts, "repo", artifacts), "artifact_dir", None)
     if local is not None:
-        with open_inside(Path(local, path), Path(local)) as source:
+        root = resolved(Path(local))
+        with open_inside(root / path, root, root) as source:
             _create(target, source)
     elif foreign_reason(target.parent):
         with temporary_directory() as private:

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from repogen.files import open_regular
-from repogen.files.writing import directory_to_write
+from repogen.files.resolve import directory_to_write
 from repogen.responses import ResponseError, limited_adapter, require_size, without_netrc
 
 _BLOCK = 2**20

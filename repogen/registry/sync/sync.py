@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
 from repogen.attestation.signature import require_signature, require_signed_directory
 from repogen.errors import PublishError, RepogenError
-from repogen.files.writing import resolved
+from repogen.files.resolve import resolved
 from repogen.registry.sync.plan import Step, desired_version, failed, plan
 from repogen.registry.sync.preconditions import (
     chosen_models,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -15,6 +14,7 @@ from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
 from repogen.files import is_inside, is_private_hard_link, open_inside
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_stream, require_few_values
+from repogen.files.resolve import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -222,7 +222,7 @@ def open_checkpoint(
     Raises:
         SourceError: The directory has no configuration or no weights, or requires code that is not trusted.
     """
-    path, root = directory / CONFIG, Path(os.path.realpath(directory))
+    path, root = directory / CONFIG, resolved(directory)
     if not path.is_file():
         problem, hint = _other_format(directory)
         raise _files_error(f"{name} has no config.json{f': {problem}' if problem else ''}", hint)

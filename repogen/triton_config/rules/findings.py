@@ -76,7 +76,7 @@ RULES: dict[str, str] = {
     "RG402": "a model has a config.pbtxt",
     "RG403": "names of version directories are positive integers",
     "RG404": "every served version has a model file",
-    "RG405": "files that the config names exist",
+    "RG405": "files named in the config exist",
     "RG406": "links stay inside the repository",
     "RG407": "files match the manifest",
     "RG410": "names are safe for a shell, and only Python models contain code",

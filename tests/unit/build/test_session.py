@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,12 +13,12 @@ from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.build.session import open_session
 from repogen.errors import PublishError, ServerError
 from repogen.serving import servers
+from repogen.spec.load import load_spec
 
 from .conftest import PLAIN, RecordedProgress, write_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from repogen.artifacts.serving import ControlMode
     from repogen.serving.interface import TritonServer
@@ -27,6 +28,18 @@ def plan_of(tmp_path: Path, options: BuildOptions) -> BuildPlan:
     """Return a plan for one model."""
     spec = write_spec(tmp_path, m=PLAIN)
     return BuildPlan(spec, options, spec.repository, ("m",), ("m",), {})
+
+
+def test_spec_in_a_directory_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of the spec may begin with two dots, and that of the repository may be absolute."""
+    write_spec(tmp_path, m=PLAIN)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    spec = load_spec(Path("../repogen.yaml"))
+    options = BuildOptions(server=None)
+    plan = BuildPlan(spec, options, tmp_path / "repository", ("m",), ("m",), {})
+    with open_session(plan, RecordedProgress(), None, threading.Event()) as session:
+        assert session.staging.is_dir()
 
 
 class FakeServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -242,6 +243,18 @@ def test_link_that_replaces_a_model_is_not_followed(repository: Path, tmp_path: 
     with pytest.raises(PublishError, match="cannot be corrected"):
         write(report.files)
     assert (tmp_path / "other" / "config.pbtxt").read_text() == before
+
+
+def test_repository_behind_a_link_of_another_user(repository: Path, tmp_path: Path) -> None:
+    """It could lead to another repository of this user."""
+    before = CONFIG.replace("[ 3 ]", "[ 4 ]")
+    (repository / "m" / "config.pbtxt").write_text(before)
+    (tmp_path / "link").symlink_to(repository)
+    os.chown(tmp_path / "link", 65534, -1, follow_symlinks=False)
+    report = fix_all(tmp_path / "link")
+    with pytest.raises(PublishError, match="link is a symlink of another user"):
+        write(report.files)
+    assert (repository / "m" / "config.pbtxt").read_text() == before
 
 
 def test_many_corrections_of_one_file(repository: Path) -> None:

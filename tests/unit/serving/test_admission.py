@@ -166,6 +166,19 @@ def test_directory_of_a_model_may_be_a_link(tmp_path: Path) -> None:
     assert read_refusals(tmp_path / "repository" / "m") == ()
 
 
+@pytest.mark.parametrize("link", ["m", "m/1"])
+def test_link_of_another_user_to_a_model(tmp_path: Path, link: str) -> None:
+    """It could lead to a private model of this user, which clients of the server could then use."""
+    model(tmp_path / "repository", ONNX, "m")
+    path = tmp_path / "repository" / link
+    path.rename(tmp_path / "private")
+    path.symlink_to(tmp_path / "private")
+    assert read_refusals(tmp_path / "repository" / "m") == ()
+    os.chown(path, 65534, -1, follow_symlinks=False)
+    (reason,) = read_refusals(tmp_path / "repository" / "m")
+    assert reason == f"{path} is a symlink of another user, who does not own what it leads to"
+
+
 @pytest.mark.parametrize("size", [2**20 - 40, 2**20 - 4, 2**20, 3 * 2**20])
 def test_external_data_is_found_after_large_weights(tmp_path: Path, size: int) -> None:
     """Graphs are searched block by block before they are parsed; a reference may lie on the end of a block."""

@@ -78,6 +78,17 @@ def test_cached_model_is_loaded_offline(cache: Path, tmp_path: Path) -> None:
     assert result["files"] == 0
 
 
+@pytest.mark.parametrize("link", [f"snapshots/{COMMIT}", "snapshots"])
+def test_snapshot_behind_a_link_of_another_user(cache: Path, tmp_path: Path, link: str) -> None:
+    """It could be a private model of this user; a shared cache may belong to another user."""
+    path = next(cache.glob("models--*")) / link
+    path.rename(tmp_path / "private")
+    path.symlink_to(tmp_path / "private")
+    os.chown(path, 65534, -1, follow_symlinks=False)
+    result = load_in_process(tmp_path, {"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"})
+    assert result["code"] == "foreign-link"
+
+
 @pytest.mark.full
 def test_pinned_model_has_no_note(cache: Path, tmp_path: Path) -> None:
     """A commit identifies the model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import pytest
 from mlflow.entities import FileInfo
 
 from repogen.artifacts.tracking import Tracking
-from repogen.errors import SourceError, TrackingError
+from repogen.errors import SourceError, SpecError, TrackingError
 from repogen.registry.mlflow import download
 from repogen.registry.mlflow.access import fetch_model, pin_model
 from repogen.registry.mlflow.download import download_model, fetch_version, pinned_uri
@@ -245,6 +246,19 @@ def test_artifact_that_is_replaced_by_a_link_while_it_is_opened(
     with pytest.raises(OSError, match="leads out of"):
         download.download_file(artifacts, file.name, 100, tmp_path / "downloaded")
     assert not (tmp_path / "downloaded" / file.name).exists()
+
+
+def test_directory_of_artifacts_that_is_a_link_of_another_user(tmp_path: Path) -> None:
+    """It could lead to a private model of this user, also if the link appears while files are downloaded."""
+    artifacts = _local(tmp_path)
+    download.download_file(artifacts, "attestation.json", 100, tmp_path / "downloaded")
+    (tmp_path / "artifacts").rename(tmp_path / "other")
+    (tmp_path / "artifacts").symlink_to(tmp_path / "other")
+    download.download_file(artifacts, "attestation.json", 100, tmp_path / "downloaded")
+    os.chown(tmp_path / "artifacts", 65534, -1, follow_symlinks=False)
+    with pytest.raises(SpecError) as caught:
+        download.download_file(artifacts, "attestation.json", 100, tmp_path / "downloaded")
+    assert caught.value.code == "foreign-link"
 
 
 @pytest.mark.parametrize("is_local", [True, False])

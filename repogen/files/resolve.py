@@ -1,4 +1,4 @@
-"""Opens directories to write to, where another user may put a symlink on the way to them at any time."""
+"""Follows paths, and opens directories to write to, where another user may put a symlink on the way at any time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_LINKS = 40  # as in Linux
 
 
 class ForeignLinkError(PermissionError):
-    """A symlink of another user, who does not own what it leads to, would redirect what is written."""
+    """A symlink of another user, who does not own what it leads to, is on the way."""
 
     def __init__(self, link: str) -> None:
         """Store the path of the link."""
@@ -59,32 +59,26 @@ def directory_to_write(directory: Path) -> Iterator[Path]:
         os.close(walk.descriptor)
 
 
-def require_own_links(path: Path) -> None:
-    """Require that no symlink of another user redirects what is written to a path, which need not exist.
+def resolved(path: Path) -> Path:
+    """Return a path without symlinks. Names that do not exist, or cannot be read, stay at its end.
+
+    Without Linux's ``O_PATH``, links of any user are followed.
 
     Raises:
-        SpecError: One does, and its owner does not own what it leads to.
+        SpecError: A symlink of another user, who does not own what it leads to, is on the way.
     """
     if not hasattr(os, "O_PATH"):
-        return
+        return Path(os.path.realpath(path))
     walk = _Walk(path)
     try:
         walk.go(create=False)
-    except OSError as error:
-        if isinstance(error, ForeignLinkError):
-            raise foreign_link_error(error.link) from None
+    except ForeignLinkError as error:
+        raise foreign_link_error(error.link) from None
+    except OSError:  # what reads or writes there reports it
+        return Path(os.path.realpath(path))
     finally:
         os.close(walk.descriptor)
-
-
-def resolved(path: Path) -> Path:
-    """Return a path without symlinks, see ``require_own_links``.
-
-    Raises:
-        SpecError: A symlink of another user redirects the path.
-    """
-    require_own_links(path)
-    return Path(os.path.realpath(path))
+    return Path(walk.path)
 
 
 class _Walk:
@@ -92,12 +86,13 @@ class _Walk:
 
     Attributes:
         descriptor: What was reached.
+        path: Its path, without symlinks.
     """
 
     def __init__(self, path: Path) -> None:
         """Start at the root directory."""
         self.descriptor = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        self._path = "/"
+        self.path = "/"
         self._names = _names(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118 - links are kept
         # path and owner of each link that is being followed, and how many names remain when its target is reached
         self._links: list[tuple[str, int, int]] = []
@@ -125,16 +120,16 @@ class _Walk:
             finally:
                 os.close(descriptor)
             if count > _MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._path)
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.path)
             if status.st_uid not in self._trusted:
-                self._links.append((os.path.join(self._path, name), status.st_uid, len(self._names)))  # noqa: PTH118
+                self._links.append((os.path.join(self.path, name), status.st_uid, len(self._names)))  # noqa: PTH118
             self._names[:0] = _names(target)
             if target.startswith("/"):
                 self._enter(os.open("/", os.O_PATH | os.O_CLOEXEC), "/")
         status = os.fstat(self.descriptor)
         self._require_own_targets(status)  # a link to the directory that contains it
         if create and not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._path)
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
 
     def _open(self, name: str, *, create: bool) -> int:
         """Open a name in the current directory, without following it.
@@ -142,7 +137,7 @@ class _Walk:
         Raises:
             ForeignLinkError: It does not exist, and a link of another user would cause it to be created.
         """
-        path, flags = os.path.join(self._path, name), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # noqa: PTH118
+        path, flags = os.path.join(self.path, name), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # noqa: PTH118
         try:
             try:
                 return os.open(name, flags, dir_fd=self.descriptor)
@@ -162,7 +157,7 @@ class _Walk:
     def _enter(self, descriptor: int, name: str) -> None:
         os.close(self.descriptor)
         self.descriptor = descriptor
-        self._path = os.path.normpath(os.path.join(self._path, name))  # noqa: PTH118
+        self.path = os.path.normpath(os.path.join(self.path, name))  # noqa: PTH118
 
     def _require_own_targets(self, status: os.stat_result) -> None:
         """Require that the links whose targets were reached belong to the owner of the target."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import repogen
 from repogen.errors import RepogenError, SpecError
-from repogen.files.writing import ForeignLinkError, directory_to_write, require_own_links
+from repogen.files.resolve import ForeignLinkError, directory_to_write, resolved
 from repogen.repository.workspace import preflight
 from repogen.scaffold.files import scaffold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 OTHER_USER = 65534
 
@@ -50,7 +50,7 @@ def test_directory_is_created(tmp_path: Path, path: str) -> None:
     with directory_to_write(tmp_path / path) as opened:
         (opened / "file").write_text("content", encoding="utf-8")
     assert (tmp_path / path / "file").read_text(encoding="utf-8") == "content"
-    require_own_links(tmp_path / path / "missing")
+    assert resolved(tmp_path / path / "missing") == Path(os.path.realpath(tmp_path / path)) / "missing"
     with directory_to_write(tmp_path / path):  # it exists, and belongs to this user
         pass
 
@@ -67,7 +67,7 @@ def test_link_of_another_user(tmp_path: Path, private: Path, path: str) -> None:
     with pytest.raises(ForeignLinkError, match="is a symlink of another user"), directory_to_write(tmp_path / path):
         pass
     with pytest.raises(SpecError) as caught:
-        require_own_links(tmp_path / path)
+        resolved(tmp_path / path)
     assert caught.value.code == "foreign-link"
     assert list(private.iterdir()) == []
 
@@ -93,13 +93,13 @@ def test_directory_that_is_replaced(tmp_path: Path, private: Path) -> None:
     ("path", "number"), [("loop", errno.ELOOP), ("file", errno.ENOTDIR), ("file/a", errno.ENOTDIR)]
 )
 def test_path_that_leads_to_no_directory(tmp_path: Path, path: str, number: int) -> None:
-    """Errors are those of the operating system, with a path; ``require_own_links`` leaves them to what writes there."""
+    """Errors are those of the operating system, with a path; ``resolved`` leaves them to what reads or writes there."""
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=str(tmp_path)) as caught, directory_to_write(tmp_path / path):
         pass
     assert caught.value.errno == number
-    require_own_links(tmp_path / path)
+    resolved(tmp_path / path)
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
                 pass
         except OSError:
             pass
-        require_own_links(tmp_path / path)
+        resolved(tmp_path / path)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
