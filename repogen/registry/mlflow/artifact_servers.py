@@ -44,7 +44,7 @@ _DOMAINS = {
     "r2": (".r2.cloudflarestorage.com",),
 }
 """Schemes and domains of Azure, Backblaze and Cloudflare."""
-_FTP = frozenset({"ftp", "sftp"})
+_OTHER_SERVERS = frozenset({"ftp", "hdfs", "sftp", "viewfs"})
 _LOCAL = frozenset({"", "file"})
 _PORTS = {"http": 80, "https": 443}
 
@@ -106,17 +106,17 @@ def foreign_server(uri: str, tracking_uris: Iterable[str], allowed: str = "") ->
         own = [urlsplit(each) for each in tracking_uris]
     except ValueError:
         return uri
-    if parts.scheme not in {*_PORTS, _PROXIED, *_DOMAINS, *_FTP} or (parts.scheme == _PROXIED and not parts.netloc):
+    if parts.scheme not in {*_PORTS, _PROXIED, *_DOMAINS, *_OTHER_SERVERS} or (parts.scheme == _PROXIED and not parts.netloc):
         return ""
     # libraries differ in which part of other URIs they take for the host
-    users = {int(parts.scheme in _DOMAINS), int(parts.scheme in {*_DOMAINS, *_FTP})}
+    users = {int(parts.scheme in _DOMAINS), int(parts.scheme in {*_DOMAINS, *_OTHER_SERVERS})}
     is_plain = bool(host) and "\\" not in uri and parts.netloc.count("@") in users
     names = {host, parts.netloc.rpartition("@")[2].lower()}
     if is_plain and names & {name.strip().lower() for name in allowed.split(",")}:
         return ""
     if parts.scheme in _DOMAINS:
         return "" if is_plain and host.endswith(_DOMAINS[parts.scheme]) else parts.netloc
-    if parts.scheme in _FTP:
+    if parts.scheme in _OTHER_SERVERS:
         return parts.netloc or uri
     schemes = {each.scheme for each in own} if parts.scheme == _PROXIED else {parts.scheme}
     servers = {(each.scheme, each.hostname, each.port or _PORTS.get(each.scheme)) for each in own}

@@ -192,6 +192,8 @@ def test_own_servers(uri: str) -> None:
         "ftp://other.example/1",
         "ftp://user:password@other.example/1",
         "sftp:///1",
+        "hdfs://other:8020/1",
+        "viewfs://other/1",
         "https://[/1",
         "https://mlflow.example:port/1",
     ],
