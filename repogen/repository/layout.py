@@ -26,6 +26,7 @@ from repogen.repository.decode import malformed
 if TYPE_CHECKING:
     from pathlib import Path
 
+_OWNER_FILE = "repogen.json"  # of repogen.repository.ownership
 PROBE_PREFIX = ".repogen-probe-"
 """Prefix of the files that `repogen build` renames to test that it can publish."""
 
@@ -43,9 +44,9 @@ def model_dir(repository: Path, name: str) -> Path:
     """Return the directory of model ``name``.
 
     Raises:
-        PublishError: The name would escape the repository, or hide the model.
+        PublishError: The name would escape the repository, hide the model, or be that of repogen's own file.
     """
-    if not name or name.startswith(".") or "/" in name or "\0" in name:
+    if not name.isprintable() or name in {"", _OWNER_FILE} or name.startswith(".") or "/" in name:
         raise PublishError(
             f"{name!r} cannot be the name of a model's directory",
             "use letters, digits, `_` and `-`",
