@@ -12,7 +12,7 @@ from repogen.repository.inventory import read_models
 from repogen.repository.ownership import RepositoryKind, read_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
@@ -62,16 +62,20 @@ def was_registered(version: VersionRecord, owner: str) -> bool:
 def with_entries(model: ModelRecord, owner: str, entries: Sequence[RegistryEntry]) -> ModelRecord:
     """Return a model with the registry's numbers and aliases, which are found by the content of a version.
 
-    Several versions and entries have the same files after a build with ``--force``. An alias then belongs to the
-    version with the number of its entry; if the repository does not have that one, to every version with these files.
+    Several versions and entries have the same files after a build with ``--force``. An entry then belongs to the
+    version with its number; if the repository does not have these files under it, to every version with these files.
     """
-    numbers = {version.version for version in model.versions}
+    numbers: dict[str, set[int]] = {}
+    for version in model.versions:
+        if version.manifest is not None:
+            numbers.setdefault(version.manifest.content_sha256, set()).add(version.version)
     return replace(model, versions=tuple(_with_entry(version, owner, entries, numbers) for version in model.versions))
 
 
 def _with_entry(
-    version: VersionRecord, owner: str, entries: Sequence[RegistryEntry], numbers: set[int]
+    version: VersionRecord, owner: str, entries: Sequence[RegistryEntry], numbers: Mapping[str, set[int]]
 ) -> VersionRecord:
+    """Return a version with its entries; ``numbers`` are those of the versions with the same files, by digest."""
     if version.manifest is None:
         return version
     content, synced = version.manifest.content_sha256, owner == RepositoryKind.SYNCED.value
@@ -81,9 +85,9 @@ def _with_entry(
         if entry.state is not EntryState.FOREIGN and entry.content == content
     ]
     exact = [entry for entry, number in same if number == version.version]
-    aliased = [entry for entry, number in same if number == version.version or number not in numbers]
+    others = [entry for entry, number in same if number not in numbers[content]]
     return replace(
         version,
-        registry_version=next((entry.version for entry in (*exact, *(entry for entry, _ in same))), None),
-        aliases=tuple(sorted({alias for entry in aliased for alias in entry.aliases})),
+        registry_version=next((entry.version for entry in (*exact, *others)), None),
+        aliases=tuple(sorted({alias for entry in (*exact, *others) for alias in entry.aliases})),
     )

@@ -154,6 +154,31 @@ def test_alias_of_one_of_two_versions_with_the_same_files(publisher: Publisher, 
     assert (alone.version, alone.aliases) == (1, ("champion",))
 
 
+def test_version_that_was_not_registered(publisher: Publisher, tmp_path: Path) -> None:
+    """Of several versions with the same files, only the registered one has a number: `prune` keeps no other one."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    for _ in range(2):
+        publisher.publish()
+    registry.register(publisher.repository / "m" / "2", "champion")
+    (model,), entries = read_models(publisher.repository, ()), registry.entries("m")
+    second, first = with_entries(model, "", entries).versions
+    assert (second.registry_version, second.aliases) == (1, ("champion",))
+    assert (first.registry_version, first.aliases) == (None, ())
+
+
+def test_number_of_an_entry_with_other_files(publisher: Publisher, tmp_path: Path) -> None:
+    """A copy from another repository keeps its alias, although its number there is that of other files here."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    for weights in (b"1", b"2"):
+        publisher.publish(weights=weights)
+    registry.register(publisher.repository / "m" / "1", "champion")
+    (model,) = read_models(publisher.repository, ())
+    (entry,) = (replace(entry, triton_version=2) for entry in registry.entries("m"))
+    second, first = with_entries(model, "", [entry]).versions
+    assert (first.registry_version, first.aliases) == (1, ("champion",))
+    assert (second.registry_version, second.aliases) == (None, ())
+
+
 def test_unreachable_registry_is_a_note(publisher: Publisher, tmp_path: Path) -> None:
     """The versions are listed nevertheless."""
     publisher.publish()
