@@ -57,7 +57,8 @@ def plan(  # noqa: PLR0913 - one parameter per option of `repogen plan`
         progress: Receives progress events; silent by default.
 
     Returns:
-        For each model whether and why it would be built, what it depends on, its inputs, and the cost of building it.
+        For each model whether and why it would be built, or why it is rejected, what it depends on, its inputs, and the
+        cost of building it.
 
     Raises:
         repogen.errors.SpecError: The spec is wrong, or the repository cannot be used.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from repogen.errors import SpecError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from repogen.errors import ErrorRecord
 
 _SHARD = re.compile(r"(?P<index>[0-9]{1,6})/(?P<count>[0-9]{1,6})", re.ASCII)
 
@@ -77,6 +79,7 @@ class ModelPlan:
             are included if a version is published.
         cost: Time and memory that a build of it needs.
         shard: Number of the shard that builds it, from 1; None without shards.
+        error: Why it would be built but is rejected; None if it is not.
     """
 
     name: str
@@ -86,11 +89,14 @@ class ModelPlan:
     fingerprint: dict[str, str] = field(repr=False)
     cost: Cost
     shard: int | None = None
+    error: ErrorRecord | None = None
 
     @property
-    def is_up_to_date(self) -> bool:
-        """Whether nothing would be built."""
-        return not self.reasons
+    def status(self) -> Literal["pending", "up-to-date", "rejected"]:
+        """Whether it would be built."""
+        if self.error is not None:
+            return "rejected"
+        return "pending" if self.reasons else "up-to-date"
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class PlanReport:
     @property
     def pending(self) -> tuple[ModelPlan, ...]:
         """The models that would be built."""
-        return tuple(model for model in self.models if not model.is_up_to_date)
+        return tuple(model for model in self.models if model.status == "pending")
 
     @property
     def seconds(self) -> float:

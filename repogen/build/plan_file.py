@@ -24,7 +24,7 @@ class _Cost(TypedDict):
 
 class _Model(TypedDict):
     name: str
-    status: Literal["pending", "up-to-date"]
+    status: Literal["pending", "up-to-date", "rejected"]
     cost: _Cost
 
 
@@ -36,7 +36,7 @@ _PLAN = TypeAdapter(_Plan)
 
 
 def read_plan(path: Path) -> dict[str, float]:
-    """Return the seconds of each model in a plan; those that were up to date cost nothing.
+    """Return the seconds of each model in a plan; those that would not be built cost nothing.
 
     Raises:
         SpecError: The file can't be read, or is not such a document.

@@ -20,7 +20,7 @@ from repogen.spec.sources import EnsembleSource, PythonSource
 from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from repogen.build.plan import BuildPlan
@@ -33,17 +33,28 @@ _LINE = re.compile(r":\d+$")
 def check_preconditions(plan: BuildPlan) -> BuildPlan:
     """Return the plan without the models that cannot be published; their reports have the reason.
 
-    The steps of a rejected ensemble are rejected as well: they would be verified, and held back.
-
     Raises:
         RepogenError: No model can be built: an extra is not installed, or the repository cannot be written.
     """
     require_installed(plan.spec.models[name] for name in plan.pending)
     preflight(plan.repository, plan.options.stage_dir)
+    return without_rejected(plan, _check_requirements, check_repository)
+
+
+def without_rejected(plan: BuildPlan, *checks: Callable[[BuildPlan, str], None]) -> BuildPlan:
+    """Return the plan without the models that fail a check; their reports have the reason.
+
+    The steps of a rejected ensemble are rejected as well: they would be verified, and held back.
+
+    Args:
+        plan: The plan.
+        checks: Raise a RepogenError if the named model must be rejected.
+    """
     errors: dict[str, ErrorRecord] = {}
     for name in plan.pending:
         try:
-            _check_model(plan, name)
+            for check in checks:
+                check(plan, name)
         except RepogenError as error:
             errors[name] = error.record
     while spread := {name: error for name, error in _spread(plan, errors) if name not in errors}:
@@ -60,11 +71,22 @@ def with_place(spec: Spec, name: str, error: ErrorRecord) -> ErrorRecord:
     return error if _LINE.search(error.where) else replace(error, where=spec.where(error.where or f"models.{name}"))
 
 
-def _check_model(plan: BuildPlan, name: str) -> None:
-    """Check one model.
+def _check_requirements(plan: BuildPlan, name: str) -> None:
+    """Check the requirements of Python code.
 
     Raises:
-        RepogenError: It cannot be built or published.
+        SourceError: Other versions are installed here.
+    """
+    source = plan.spec.models[name].source
+    if isinstance(source, PythonSource):
+        check_installed(source.requirements)
+
+
+def check_repository(plan: BuildPlan, name: str) -> None:
+    """Check what the repository contains; it is only read.
+
+    Raises:
+        RepogenError: The model, or the steps that it needs, cannot be published there.
     """
     source = plan.spec.models[name].source
     directory = model_dir(plan.repository, name)
@@ -72,8 +94,6 @@ def _check_model(plan: BuildPlan, name: str) -> None:
         require_plain_directory(directory)
     elif not plan.options.dry_run:
         require_publishable(directory)
-    if isinstance(source, PythonSource):
-        check_installed(source.requirements)
     for step in source.steps if isinstance(source, EnsembleSource) else ():
         directory = model_dir(plan.repository, step.model)
         if step.model not in plan.pending:

@@ -32,6 +32,10 @@ def preview(spec: Spec, options: BuildOptions, shards: int | None = None) -> Pla
         RepogenError: A model name is unknown, the repository cannot be used, or MLflow is not configured.
     """
     plan = plan_build(spec, options, writes=False)
+    if plan.pending:
+        from repogen.build.preconditions import check_repository, without_rejected  # noqa: PLC0415 - as in `build`
+
+        plan = without_rejected(plan, check_repository)
     costs = read_costs(plan.spec)
     seconds = {name: costs[name].seconds if name in plan.pending else 0.0 for name in plan.names}
     parts: Sequence[Sequence[str]] = (
@@ -46,6 +50,7 @@ def _model(plan: BuildPlan, name: str, cost: Cost, shard: int | None) -> ModelPl
     current = newest_version(plan.repository, name)
     recorded = {} if isinstance(current, str) else current[1].provenance.fingerprint
     dependencies = ensemble_dependencies(plan.spec.models, name)
+    rejected = plan.rejected.get(name)
     return ModelPlan(
         name,
         plan.reasons.get(name, ()),
@@ -54,4 +59,5 @@ def _model(plan: BuildPlan, name: str, cost: Cost, shard: int | None) -> ModelPl
         current_inputs(recorded, plan.spec, name) | step_inputs(dependencies, plan.repository),
         cost,
         shard,
+        None if rejected is None else rejected.error,
     )

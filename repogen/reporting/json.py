@@ -128,7 +128,7 @@ def _(report: PlanReport) -> dict[str, object]:
 def _(model: ModelPlan) -> dict[str, object]:
     return {
         "name": model.name,
-        "status": "up-to-date" if model.is_up_to_date else "pending",
+        "status": model.status,
         "reasons": list(model.reasons),
         "version": model.version,
         "dependencies": list(model.dependencies),
@@ -139,6 +139,7 @@ def _(model: ModelPlan) -> dict[str, object]:
             "measured": model.cost.measured,
         },
         "shard": model.shard,
+        "error": None if model.error is None else as_dict(model.error),
     }
 
 

@@ -1305,8 +1305,8 @@ class ModelPlanDocument(TypedDict):
 
     name: str
     """Name of the model"""
-    status: Literal["pending", "up-to-date"]
-    """Whether it would be built"""
+    status: Literal["pending", "up-to-date", "rejected"]
+    """Whether it would be built; `rejected` if it would, but cannot be published to the repository as it is"""
     reasons: list[str]
     """Why it would be built; empty if it is up to date"""
     version: int | None
@@ -1319,6 +1319,8 @@ class ModelPlanDocument(TypedDict):
     """Time and memory that a build of it needs"""
     shard: int | None
     """Number of the shard that builds it, from 1; null without `--shards`"""
+    error: ErrorDocument | None
+    """Why it is rejected; null otherwise"""
 
 
 @with_config(_STRICT)

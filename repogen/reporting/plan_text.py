@@ -8,6 +8,7 @@ from repogen.artifacts.report import Status
 from repogen.files.url import relative_text
 from repogen.reporting.notes import size_text
 from repogen.reporting.table import notes_section, table
+from repogen.reporting.text import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,19 +28,21 @@ _STEPS = {
 
 
 def plan_text(report: PlanReport) -> str:
-    """Return one row per model, the notes, and the number of models to build."""
+    """Return one row per model, the notes, the number of models to build, and why others are rejected."""
     headings = _PLAN_HEADINGS if report.shards is None else (*_PLAN_HEADINGS[:2], "shard", *_PLAN_HEADINGS[2:])
     parts = [table(headings, [_plan_row(model) for model in report.models])] if report.models else []
     if report.notes:
         parts.append(notes_section(report.notes))
+    rejected = [f"{model.name}: {error_text(model.error, debug=False)}" for model in report.models if model.error]
     estimated = any(not model.cost.measured for model in report.pending)
     total = f"about {report.seconds:.0f} s, one at a time" if report.pending else "nothing to build"
     parts.append(
         f"{len(report.pending)} of {len(report.models)} models would be built: {total}"
+        + (f"; {len(rejected)} rejected" if rejected else "")
         + ("; ~ marks an estimate: the model was not measured yet" if estimated else "")
     )
     parts.append(f"repository: {relative_text(report.repository)}")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *rejected])
 
 
 def explain_text(report: BuildReport) -> str:
@@ -52,7 +55,7 @@ def _plan_row(model: ModelPlan) -> tuple[str, ...]:
     sign = "" if model.cost.measured else "~"
     return (
         model.name,
-        "up to date" if model.is_up_to_date else "pending",
+        model.status.replace("-", " "),
         *([] if model.shard is None else [str(model.shard)]),
         "-" if model.version is None else str(model.version),
         ", ".join(model.dependencies) or "-",

@@ -16,10 +16,14 @@ from repogen.artifacts.plan import Cost
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.build.costs import read_costs, record_costs
 from repogen.build.fingerprint import build_inputs
+from repogen.build.pipeline import plan_build
+from repogen.build.plan import BuildOptions
 from repogen.build.plan_file import read_plan
+from repogen.build.preconditions import check_preconditions
 from repogen.cli.group import main
 from repogen.errors import SpecError
 from repogen.reporting.json_types import PlanDocument
+from repogen.repository.hold import hold_text
 from repogen.repository.layout import journal_path, model_dir
 from tests.support.published import contents
 
@@ -148,6 +152,30 @@ def test_memory_without_a_record_depends_on_the_weights(tmp_path: Path) -> None:
     )
     costs = read_costs(spec)
     assert (costs["a"].memory_bytes, costs["b"].memory_bytes) == (706_000_000, 600 * 2**20)
+
+
+def test_models_that_a_build_rejects(spec: Spec, publish_version: Callable[..., Path], tmp_path: Path) -> None:
+    """An ensemble with a step that is held, and its step, are rejected with the errors of the build."""
+    for version in (1, 2):
+        publish_version(spec, "b", version)
+    config = spec.repository / "b" / "config.pbtxt"
+    config.write_text(hold_text(config.read_text(), 1))
+    before = contents(spec.repository)
+    plan = repogen.plan(spec, force=True)
+    assert contents(spec.repository) == before
+    rejected = check_preconditions(plan_build(spec, BuildOptions(force=True))).rejected
+    assert {model.name: model.error for model in plan.models if model.error} == {
+        name: report.error for name, report in rejected.items()
+    }
+    assert [(model.name, model.status, model.error and model.error.code) for model in plan.models] == [
+        ("a", "pending", None), ("b", "rejected", "ensemble.held-back"), ("e", "rejected", "ensemble.held-step"),
+    ]  # fmt: skip
+    result = CliRunner().invoke(main, ["plan", str(spec.path), "--force"])
+    assert "1 of 3 models would be built: about 12 s, one at a time; 2 rejected; ~" in result.output
+    assert "e: error: " in result.output
+    path = tmp_path / "plan.json"
+    path.write_text(CliRunner().invoke(main, ["plan", str(spec.path), "--force", "--json"]).output)
+    assert read_plan(path) == {"a": 12.0, "b": 0.0, "e": 0.0}
 
 
 def test_plan_imports_no_heavy_package(spec: Spec) -> None:

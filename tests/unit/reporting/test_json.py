@@ -165,7 +165,17 @@ TUNED = TuneReport(
 )
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
-    "plan": [as_dict(PlanReport(Path("r"), "24.10", (PLANNED, replace(PLANNED, shard=1, reasons=())), 2, ("x",)))],
+    "plan": [
+        as_dict(
+            PlanReport(
+                Path("r"),
+                "24.10",
+                (PLANNED, replace(PLANNED, shard=1, reasons=()), replace(PLANNED, error=ERROR)),
+                2,
+                ("x",),
+            )
+        )
+    ],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
     "smoke": [smoke_document("r", [SMOKE])],
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
