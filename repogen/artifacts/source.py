@@ -181,6 +181,7 @@ class SourceModel:
         operators: Translations of the user's operators.
         labels: Class labels by output, in the order of the last axis.
         against: The reference that the spec names; empty if the model is compared with itself.
+        stored: The file with the outputs for the example inputs; empty if the original is run for them.
         declare: What to declare if example values were guessed; empty otherwise.
         noise: By output, an absolute difference that is always allowed; set for a lossy graph that is its own source.
     """
@@ -198,6 +199,7 @@ class SourceModel:
     operators: Operators = field(default_factory=Operators)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     against: str = ""
+    stored: str = ""
     declare: str = ""
     noise: Mapping[str, float] = field(default_factory=dict)
 

@@ -452,11 +452,14 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str, atol: flo
     if len(failed) > _MAX_LISTED:
         lines.append(f"  and {len(failed) - _MAX_LISTED} more")
     published = source.origin.served if isinstance(source.origin, PassThroughSource) else "ONNX Runtime"
-    summary = (
-        f"{published} disagrees with the {original_name(source)} in {len(failed)} of {len(report.cases)} cases"
-        f"{f'; {cause}' if cause else ''}:"
-    )
-    hint = _rounding_hint(failed, source, atol) or _drift_hint(report, failed, source, cause)
+    subject, stored_hint = f"{published} disagrees with the {original_name(source)}", ""
+    if source.stored and all(case.sizes == source.example_sizes for case in failed):
+        subject = f"the model's outputs differ from the outputs in {source.stored}"
+        stored_hint = _precision_hint(failed, cause) or (
+            f"check {source.stored}: its outputs must be those of this model, in evaluation mode, for its inputs"
+        )
+    summary = f"{subject} in {len(failed)} of {len(report.cases)} cases{f'; {cause}' if cause else ''}:"
+    hint = _rounding_hint(failed, source, atol) or stored_hint or _drift_hint(report, failed, source, cause)
     error = DriftError("\n".join([summary, *lines]), hint, code="parity.drift")
     error.parity = report
     return error

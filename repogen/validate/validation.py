@@ -108,6 +108,7 @@ def validate_lossy(
         reference=published,
         precision=coarsest(precision, source.precision),
         against="",
+        stored="",
         noise={name: 2 * error for name, error in errors.by_output.items()},
     )
     batch = prove(itself, published, model.model_copy(update={"parity": spec}), golden_dir).batch

@@ -99,6 +99,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     # Shared by all exporters: what one of them reports, the next may freeze without a warning.
     guard_violations: list[dict[str, int]] = []
     chain = fallback_chain(source.origin, job.model.export)
+    all_tried = job.try_all_exporters or job.model.export.exporter == "auto"
     deadline = time.monotonic() + job.model.limits.timeout_seconds
     for index, exporter in enumerate(chain):
         began = time.monotonic()
@@ -113,7 +114,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
             failures.append((exporter.name, error))
             log.add_failure(error)
             if error.code in _MODEL_ERRORS:
-                raise combined_error(failures, error, diagnosed=job.try_all_exporters) from error
+                raise combined_error(failures, error, all_tried=all_tried) from error
             continue
         log.add_attempt(ExportAttempt(exporter.name, ok=True, reason="", seconds=time.monotonic() - began))
         attempt = attempt or succeeded
@@ -122,7 +123,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     if attempt is None:
         attempt = _try_largest_sizes(chain, failures, source, job, log, guard_violations, deadline)
     if attempt is None:
-        raise combined_error(failures, diagnosed=job.try_all_exporters)
+        raise combined_error(failures, all_tried=all_tried)
     verified = _apply_measured(attempt, source, job, log, guard_violations, deadline)
     return _built(verified, source, job, log)
 
@@ -336,27 +337,27 @@ def _optimized(
 
 
 def combined_error(
-    failures: list[tuple[str, RepogenError]], main: RepogenError | None = None, *, diagnosed: bool = False
+    failures: list[tuple[str, RepogenError]], main: RepogenError | None = None, *, all_tried: bool = False
 ) -> RepogenError:
     """Return the error to raise when every exporter failed, with the reason of each.
 
-    Its hint does not advise to try another exporter, except after one exporter in a build.
+    Its hint does not advise to try another exporter, except after the one that the spec selects.
 
     Args:
         failures: Name of each exporter, and its error.
         main: The error that decides code and class; the one that occurred in the latest step if None.
-        diagnosed: Whether this is `repogen diagnose`, which that hint names.
+        all_tried: Whether there is no other exporter, or this is `repogen diagnose`, which that hint names.
     """
     errors = [error for _, error in failures]
     # Of two errors in the same step, one about a value-dependent branch is more specific than one about a fixed size.
     main = main or max(errors, key=lambda error: (error.exit_code, error.code == "export.data-dependent"))
-    if len(errors) == 1 and not diagnosed:
+    if len(errors) == 1 and not all_tried:
         return main
     hints = (error.hint.removesuffix(OTHER_EXPORTER).removesuffix("; or ") for error in (main, *errors))
     acceptable = all(error.code == "parity.drift" for error in errors)
     hint = next(filter(None, hints), _TOLERANCES if acceptable else "")
     if len(errors) == 1:
-        return error_from_record(replace(main.record, hint=hint))
+        return main if hint == main.hint else error_from_record(replace(main.record, hint=hint))
     reasons = "\n".join(f"  {name}: {error.message}" for name, error in failures)
     record = replace(
         main.record,

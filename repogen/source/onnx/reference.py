@@ -249,6 +249,7 @@ def _with_stored_outputs(file_model: SourceModel, reference: str, root: Path) ->
         reference=_StoredOutputs(inputs, outputs, file_model.reference),
         files=(*file_model.files, root / reference),
         notes=(f"parity compares with the outputs in {reference}; at other sizes, with the file itself",),
+        stored=reference,
     )
 
 

@@ -234,6 +234,7 @@ def test_stored_outputs_are_the_first_parity_case(load_onnx: Load, root: Path) -
     np.savez(root / "answers.npz", x=x, y=np.full((1, 3), 7, np.float32))
     source = load_onnx(graphs.matmul(), source={"reference": "answers.npz"})
     assert (source.dims, source.files) == ({"N": DimRange(1, 32, 1)}, (root / "answers.npz",))
+    assert (source.stored, source.against) == ("answers.npz", "")
     np.testing.assert_array_equal(source.reference(source.examples({"N": 1}, 0))["y"], [[7, 7, 7]])
     assert not np.array_equal(*source.examples({"N": 2}, 0)["x"])  # a single stored row is not repeated
     other: Any = source.reference({"x": x * 2})["y"]

@@ -402,6 +402,26 @@ def test_hint_depends_on_the_difference(
     assert hint in drift_error(report, source, "").hint
 
 
+@pytest.mark.parametrize(
+    ("size", "error", "message", "hint"),
+    [
+        (2, 3.0, "the model's outputs differ from the outputs in answers.npz in 1 of 1 cases:", "check answers.npz"),
+        (2, 1e-5, "the model's outputs differ from the outputs in answers.npz", "accept it with parity: {atol: 2e-05}"),
+        (3, 3.0, "ONNX Runtime disagrees with the PyTorch model in 1 of 1 cases:", "try another exporter"),
+    ],
+)
+def test_stored_outputs_that_differ(
+    as_source: Callable[..., SourceModel], size: int, error: float, message: str, hint: str
+) -> None:
+    """The file with the outputs may be wrong; at other sizes, it is not used."""
+    source = replace(as_source(Net(), {"left": ["batch", 4], "right": ["batch", 4]}), stored="answers.npz")
+    source = replace(source, dims={"batch": replace(source.dims["batch"], example=2)})
+    case = ParityCase("batch", error, error, 1.0, passed=False, reason="differs", sizes={"batch": size})
+    failure = drift_error(ParityReport((case,)), source, "")
+    assert failure.message.startswith(message)
+    assert hint in failure.hint
+
+
 @pytest.mark.parametrize(("atol", "is_named"), [(1e-12, True), (1e-3, False), (None, False)])
 def test_tolerance_below_the_rounding_is_named(
     as_source: Callable[..., SourceModel],

@@ -145,10 +145,13 @@ def test_hint_does_not_name_another_exporter_after_all(hints: tuple[str, ...], e
     failures: list[tuple[str, RepogenError]] = [
         (str(number), ParityError("drifts", hint, code="parity.drift")) for number, hint in enumerate(hints)
     ]
-    assert combined_error(failures, diagnosed=True).hint == expected
+    assert combined_error(failures, all_tried=True).hint == expected
     other = ExportError("invalid", OTHER_EXPORTER, code="validate.checker")
     assert combined_error([("dynamo", other), ("torchscript", other)]).hint == ""
     assert combined_error([("dynamo", other)]) is other
+    assert combined_error([("onnx", other)], all_tried=True).hint == ""
+    drift = ParityError("drifts", "look", code="parity.drift")
+    assert combined_error([("onnx", drift)], all_tried=True) is drift
 
 
 def test_parity_of_a_graph_that_differs_is_sent() -> None:
