@@ -13,7 +13,7 @@ from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, Followed, SyncOptions
 from repogen.errors import RepogenError, machine_errors
 from repogen.registry.gates.flags import declared_gates, with_flags
-from repogen.registry.mlflow.uri import tracking_of
+from repogen.registry.mlflow.uri import require_alias, tracking_of
 from repogen.registry.promotion import promote as promotion
 from repogen.registry.promotion.request import PromotionRequest
 from repogen.registry.sync import sync as syncing
@@ -157,9 +157,11 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         What was done, by model and version.
 
     Raises:
+        repogen.errors.SpecError: The alias is not valid, or a model is unknown.
         repogen.errors.PublishError: Another command writes the repository.
         repogen.errors.TrackingError: The registry cannot be reached.
     """
+    require_alias(alias)
     options, events = SyncOptions(alias, tuple(models), dry_run, prune, signer), progress or Silent()
 
     def fetch(path: Path) -> list[Path]:
@@ -217,11 +219,13 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
         After each sync its report or its error, the address of the listener, and why requests were rejected.
 
     Raises:
-        repogen.errors.SpecError: The secret is missing or too short, or it is not possible to listen on the address.
+        repogen.errors.SpecError: The alias is not valid, the secret is missing or too short, or it is not possible to
+            listen on the address.
     """
     from repogen.registry.webhook.receiver import receiving  # noqa: PLC0415 - not for other commands
     from repogen.registry.webhook.signature import Verifier, secret_of  # noqa: PLC0415 - the same
 
+    require_alias(alias)
     with receiving(listen, Verifier(secret_of(os.environ)), alias) as receiver:
         while True:
             report, error = None, None

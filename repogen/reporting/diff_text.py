@@ -73,7 +73,7 @@ def _headline(report: DiffReport) -> str:
 def _summary(report: DiffReport) -> Iterator[str]:
     """Yield one line for each subject that was compared."""
     if report.identical:
-        yield "the manifests list the same files"
+        yield "all files are the same, according to the manifests"
     elif report.signature is not None:
         yield f"inputs and outputs: {'differ' if report.signature else 'the same'}"
     yield from report.signature or ()

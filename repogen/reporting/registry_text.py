@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Outcome, Verdict
-from repogen.artifacts.sync import SyncAction
+from repogen.artifacts.sync import CHANGES, SyncAction
 from repogen.files.url import relative_text
 from repogen.reporting.markdown import outcome_page
 from repogen.reporting.table import notes_section, table
@@ -68,7 +68,7 @@ def sync_text(report: SyncReport, *, debug: bool) -> str:
     """Return one row per version, notes, what happened to the repository, and failures last."""
     parts = []
     if report.versions:
-        parts.append(table(_SYNC_HEADINGS, [_sync_row(version, report.alias) for version in report.versions]))
+        parts.append(table(_SYNC_HEADINGS, [_sync_row(version, report) for version in report.versions]))
     notes = [f"{printable(version.model)}: {version.note}" for version in report.versions if version.note]
     if notes:
         parts.append(notes_section(notes))
@@ -93,7 +93,7 @@ def sync_markdown(report: SyncReport) -> str:
         headline=f"repogen sync: {relative_text(report.repository)}: {_sync_outcome(report)}",
         errors=[version.error for version in report.versions if version.error is not None],
         headings=_SYNC_HEADINGS,
-        rows=[_sync_row(version, report.alias) for version in report.versions],
+        rows=[_sync_row(version, report) for version in report.versions],
         notes=[f"{printable(version.model)}: {version.note}" for version in report.versions if version.note],
     )
 
@@ -154,10 +154,11 @@ def _destination(period: Period) -> str:
     return "deleted" if period.version is None else f"moved to version {period.version}"
 
 
-def _sync_row(version: SyncedVersion, alias: str) -> tuple[str, ...]:
+def _sync_row(version: SyncedVersion, report: SyncReport) -> tuple[str, ...]:
     number = "-" if version.version is None else str(version.version)
     aliased = version.version is not None and version.action in _ALIASED_ACTIONS
-    return (printable(version.model), version.action.value, number, alias if aliased else "-")
+    would = "would be " if report.dry_run and version.action in CHANGES else ""
+    return (printable(version.model), f"{would}{version.action.value}", number, report.alias if aliased else "-")
 
 
 def _sync_outcome(report: SyncReport) -> str:

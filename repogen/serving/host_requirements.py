@@ -104,10 +104,16 @@ def _disk(root: Path, target: Target) -> Check:
         required_bytes = 0 if install.locate(target.onnxruntime).complete else install.NEEDED_BYTES
     except ServerError:
         required_bytes = install.NEEDED_BYTES
-    space = f"{free_bytes >> 20} MB free" + (f", needs {required_bytes >> 20} MB" if required_bytes else "")
+    free, required = (f"{size >> 20} MB" for size in (free_bytes, required_bytes))
+    if not writable:
+        description = f"{existing} is not writable"
+    elif free_bytes < required_bytes:
+        description = f"{existing} has {free} of free space, and the embedded Triton needs {required}"
+    else:
+        description = f"{existing} is writable, {free} free" + (f", needs {required}" if required_bytes else "")
     return _check(
         "disk",
-        f"{existing} is {'' if writable else 'not '}writable, {space}",
+        description,
         ok=writable and free_bytes >= required_bytes,
         remedy=f"free some space, or set {install.CACHE_VARIABLE}",
     )

@@ -246,7 +246,10 @@ def _notes(repository: Path, record: ModelRecord, staged: StagedVersion, *, allo
     pairs += [(record.name, staged.manifest, step, _served_manifest(repository, step)) for step in steps]
     for ensemble, built, step, served in pairs:
         if built is not None and served is not None and not _was_verified_with(built, step, served):
-            yield f"ensemble {ensemble} was verified with another version of {step}; `repogen smoke` tests it"
+            yield (
+                f"ensemble {ensemble} was verified with another version of {step}; to test it with the version that is "
+                f"served, run `repogen smoke --model {ensemble}`"
+            )
 
 
 def _was_verified_with(ensemble: Manifest, step: str, served: Manifest) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MODEL_ALIAS = re.compile(r"models:/(?P<name>[^@]+)@(?P<alias>[^@/]+)")
 MODEL_VERSION = re.compile(r"models:/(?P<name>[^@/]+)/(?P<version>[1-9][0-9]*)")
+# Source: MLflow reserves `latest` and `v<number>`, and accepts word characters and hyphens.
+_ALIAS = re.compile(r"(?!latest$|v[0-9]+$)[A-Za-z0-9_][A-Za-z0-9_-]{0,254}", re.ASCII)
 _LOGGED_MODEL = re.compile(r"models:/m-[0-9a-f]{32}")
 ARTIFACTS_DIRECTORY = "mlartifacts"
 """Directory of the artifacts, next to a sqlite database."""
@@ -28,6 +30,20 @@ REGISTRY_URI = "MLFLOW_REGISTRY_URI"
 _REMEDY = (
     'pass --tracking-uri, set MLFLOW_TRACKING_URI, or write mlflow: {tracking_uri: "sqlite:///mlflow.db"} in the spec'
 )
+
+
+def require_alias(alias: str) -> None:
+    """Require the name of an alias that MLflow accepts.
+
+    Raises:
+        SpecError: It does not.
+    """
+    if not _ALIAS.fullmatch(alias):
+        raise SpecError(
+            f"{alias!r} is not a valid alias",
+            "use letters, digits, _ and -; `latest`, and `v` with a number, are reserved by MLflow",
+            code="promotion.alias",
+        )
 
 
 def tracking_of(spec: Spec | None, flag: str | None, root: Path) -> Tracking:

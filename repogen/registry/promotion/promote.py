@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import math
 import os
-import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.promotion import History, Outcome, PromotionReport, Verdict
 from repogen.artifacts.registry import AliasMove, EntryState, PromotionRun
 from repogen.errors import GateError, SpecError, TrackingError
+from repogen.registry.mlflow.uri import require_alias
 from repogen.registry.promotion.alias_history import PROMOTE, ROLLBACK, periods, rollback_target
 from repogen.registry.promotion.run_gates import run_gates
 from repogen.registry.promotion.steps import follow, require_no_ensemble, shared_step_notes, step_moves
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
     from repogen.registry.promotion.request import PromotionRequest
     from repogen.registry.promotion.run_gates import GateRun
-
-# Source: MLflow reserves `latest` and `v<number>`, and accepts word characters and hyphens.
-_ALIAS = re.compile(r"(?!latest$|v[0-9]+$)[A-Za-z0-9_][A-Za-z0-9_-]{0,254}", re.ASCII)
 
 
 def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progress) -> PromotionReport:
@@ -54,7 +51,7 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
         TrackingError: The registry cannot be reached, artifacts are missing or modified, or the alias was moved
             in the meantime. If only the run cannot be recorded, a note in the report says so.
     """
-    _check_alias(request.alias)
+    require_alias(request.alias)
     progress.step(request.name, "registry")
     entries = _entries(registry, request.name)
     champion = _with_alias(entries, request.alias)
@@ -103,7 +100,7 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
             step of an ensemble that was verified with another version.
         TrackingError: That version was deleted, the registry cannot be reached, or the alias was moved in the meantime.
     """
-    _check_alias(alias)
+    require_alias(alias)
     entries = _entries(registry, name)
     current = _with_alias(entries, alias)
     if current is None:
@@ -167,15 +164,6 @@ def history(registry: ModelRegistry, name: str, alias: str | None = None) -> His
         for period in periods(each, [move for move in moves if move.alias == each], current.get(each))
     )
     return History(name, tuple(all_periods))
-
-
-def _check_alias(alias: str) -> None:
-    if not _ALIAS.fullmatch(alias):
-        raise SpecError(
-            f"{alias!r} is not a valid alias",
-            "use letters, digits, _ and -; `latest`, and `v` with a number, are reserved by MLflow",
-            code="promotion.alias",
-        )
 
 
 def _entries(registry: ModelRegistry, name: str) -> tuple[RegistryEntry, ...]:

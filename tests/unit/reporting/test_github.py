@@ -344,7 +344,7 @@ def test_sync_is_written(workspace: Path, *, dry_run: bool) -> None:
     outcome = "nothing was done (--dry-run)" if dry_run else "now follows champion"
     assert summary == (
         f"### repogen sync: r: {outcome}\n\n| model | action | version | alias |\n|---|---|---|---|\n"
-        "| m | published | 12 | champion |\n\n- m: instead of 3\n"
+        f"| m | {'would be ' if dry_run else ''}published | 12 | champion |\n\n- m: instead of 3\n"
     )
 
 

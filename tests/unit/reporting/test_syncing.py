@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import repogen
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.cli.group import main
-from repogen.errors import TrackingError
+from repogen.errors import SpecError, TrackingError
 from repogen.reporting.json import as_dict
 from repogen.reporting.registry_text import sync_text
 
@@ -51,6 +52,15 @@ def report(*versions: SyncedVersion, dry_run: bool = False) -> SyncReport:
 def test_text() -> None:
     """The table has one row per version, followed by notes, the outcome, and failures."""
     assert sync_text(report(*MIXED), debug=False) == TEXT
+
+
+def test_actions_of_a_dry_run() -> None:
+    """Only what changes the repository was not done."""
+    lines = sync_text(report(*MIXED, dry_run=True), debug=False).splitlines()[2:7]
+    assert [line.split("  ")[3].strip() for line in lines] == [
+        "would be published", "would be pruned", "failed", "would be unserved", "kept",
+    ]  # fmt: skip
+    assert as_dict(report(MIXED[0], dry_run=True))["models"] == as_dict(report(MIXED[0]))["models"]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +114,18 @@ def test_repository_of_builds_is_rejected_without_a_registry(tmp_path: Path) -> 
     result = CliRunner().invoke(main, ["sync", "--alias", "champion", "--repository", str(tmp_path), "--json"])
     assert result.exit_code == 7
     assert json.loads(result.stdout)["error"]["code"] == "sync.built-repository"
+
+
+@pytest.mark.parametrize("alias", ["a b", "latest", "v3", ""])
+def test_alias_that_cannot_exist(alias: str, tmp_path: Path) -> None:
+    """It would be followed forever; the error is that of `repogen promote`."""
+    arguments = ["sync", "--alias", alias, "--repository", str(tmp_path / "prod"), "--json"]
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (2, "promotion.alias")
+    with pytest.raises(SpecError) as caught:
+        next(repogen.follow(tmp_path / "prod", alias=alias, listen="127.0.0.1:0"))
+    assert caught.value.code == "promotion.alias"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_build_rejects_a_synced_repository(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
@@ -391,6 +392,17 @@ def test_every_unmet_requirement_has_a_remedy() -> None:
         *("processor", "glibc", "interpreter", "bash", "shared memory", "paths", "disk")
     ]
     assert [check.name for check in checks if check.ok == bool(check.remedy)] == []
+
+
+def test_disk_without_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message states the space that is free, and the space that is needed."""
+    monkeypatch.setenv("REPOGEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Mock(free=3 * 2**20))
+    (check,) = (check for check in check_host(TARGET) if check.name == "disk")
+    assert check.found == f"{tmp_path} has 3 MB of free space, and the embedded Triton needs 450 MB"
+    monkeypatch.setattr("os.access", lambda *_: False)
+    (check,) = (check for check in check_host(TARGET) if check.name == "disk")
+    assert check.found == f"{tmp_path} is not writable"
 
 
 def test_planted_names_are_neither_opened_nor_followed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

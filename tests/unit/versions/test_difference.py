@@ -91,7 +91,7 @@ def test_two_repositories(three: Publisher, tmp_path: Path) -> None:
     text = CliRunner().invoke(main, ["diff", "m", "1", "--repository", str(three.repository), "--against", str(other)])
     assert text.output.splitlines()[:2] == [
         f"m: version 1 of {three.repository} -> version 1 of {other}",
-        "  the manifests list the same files",
+        "  all files are the same, according to the manifests",
     ]
     assert re.search(rf"^metric +version 1 of {three.repository}  version 1 of {other}$", text.output, re.MULTILINE)
 
@@ -196,7 +196,7 @@ def test_registered_version(three: Publisher, monkeypatch: pytest.MonkeyPatch, t
     assert result.exit_code == 0, result.output
     assert result.output.startswith("m: models:/m/2 -> version 2 of ")
     assert re.search(r"^metric +models:/m/2 +version 2 of ", result.output, re.MULTILINE)
-    assert "the manifests list the same files" in result.output
+    assert "all files are the same, according to the manifests" in result.output
     assert "| metric | models:/m/2 | version 2 of " in CliRunner().invoke(main, [*command, "--markdown"]).output
     document = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
     assert (document["before"]["repository"], document["identical"]) == ("models:/m/2", True)

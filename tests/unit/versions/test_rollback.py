@@ -22,6 +22,7 @@ from repogen.repository.publish import publish
 from repogen.versions import rollback as module
 from repogen.versions.rollback import roll_back
 from tests.support.published import contents
+from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
@@ -178,6 +179,24 @@ def test_ensemble_that_would_not_load(three: Publisher) -> None:
     assert (error.code, served(three)) == ("rollback.ensemble", ((2,), 2))
     report = repogen.rollback("m", 1, repository=three.repository, allow_breaking=True)
     assert report.notes[-1].startswith("e no longer loads: ")
+
+
+def test_ensemble_that_was_verified_with_another_version(tmp_path: Path) -> None:
+    """The note has the command that tests it."""
+    repository = tmp_path / "repo"
+    for factor in (2.0, 3.0):
+        publish_scaled(repository, "m", Scaled(factor))
+    publish_ensemble(repository, "e", "m", Scaled(3.0))
+    version = repository / "e" / "1"
+    manifest = read_manifest(version)
+    fingerprint = {"step:m": read_manifest(repository / "m" / "2").content_sha256}
+    provenance = replace(manifest.provenance, fingerprint=fingerprint)
+    (version / "manifest.json").write_text(manifest_to_json(replace(manifest, provenance=provenance)))
+    (note,) = repogen.rollback("m", repository=repository).notes
+    assert note == (
+        "ensemble e was verified with another version of m; to test it with the version that is served, run `repogen "
+        "smoke --model e`"
+    )
 
 
 def _edit(path: Path) -> None:
