@@ -175,9 +175,22 @@ def rollback(  # noqa: PLR0913 - one parameter per option
 
 
 def model_and_version(text: str) -> tuple[str, int | None]:
-    """Return the parts of NAME[@VERSION]."""
+    """Return the parts of NAME[@VERSION].
+
+    Raises:
+        SpecError: What follows the last @ is not a number.
+    """
     match = _VERSION.fullmatch(text)
-    return (text, None) if match is None else (match["name"], int(match["version"]))
+    if match is not None:
+        return match["name"], int(match["version"])
+    name, separator, version = text.rpartition("@")
+    if separator:
+        raise SpecError(
+            f"{version!r} is not a version number",
+            f"write NAME@VERSION, for example {name or 'digits'}@3; without @VERSION, it is the newest served version",
+            code="repository.no-such-version",
+        )
+    return text, None
 
 
 def _age(_context: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:

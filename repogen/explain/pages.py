@@ -14,22 +14,28 @@ if TYPE_CHECKING:
 
 _SECTION = re.compile(r"^## `(?P<code>[^`]+)`(?P<others>(?:, `[^`]+`)*)$", re.MULTILINE)
 _RULE = re.compile(r"RG\d{3}")
+_FAMILY = re.compile(r"RG\d{0,2}", re.ASCII)
 
 
 def explain(code: str) -> str:
-    """Return the page of a rule code or error code, as Markdown.
+    """Return the page of a rule code or error code, or the titles of a family of rules, as Markdown.
 
     >>> explain("rg103").splitlines()[0]
     '# RG103: max_batch_size is 0 or more'
+    >>> explain("RG10").splitlines()[2]
+    '- RG103: max_batch_size is 0 or more'
 
     Args:
-        code: For example ``RG101`` or ``source.random``; not case-sensitive.
+        code: For example ``RG101`` or ``source.random``, or the beginning of rule codes; not case-sensitive.
 
     Raises:
         SpecError: There is no such code; the hint names similar ones.
     """
     codes_by_lower = {name.lower(): name for name in codes()}
     name = codes_by_lower.get(code.lower())
+    family = [rule for rule in codes() if _RULE.fullmatch(rule) and rule.startswith(code.upper())]
+    if name is None and family and _FAMILY.fullmatch(code.upper()):
+        return "".join(f"- {explain(rule).splitlines()[0].removeprefix('# ')}\n" for rule in family)
     if name is None:
         from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
 

@@ -114,7 +114,7 @@ def require_package_name(target: Path, package_format: PackageFormat) -> None:
     if package_format is PackageFormat.SAGEMAKER and not target.name.endswith(_ARCHIVE_SUFFIX):
         raise SpecError(
             f"{target} is not the name of an archive: SageMaker reads a {_ARCHIVE_SUFFIX} file",
-            f"for example --to {target / 'model.tar.gz'}",
+            f"for example --to {_archive(target)}",
             code="publish.package-name",
         )
     if package_format is PackageFormat.AZUREML and is_url(target):
@@ -123,6 +123,11 @@ def require_package_name(target: Path, package_format: PackageFormat) -> None:
             "for example --to models",
             code="publish.package-name",
         )
+
+
+def _archive(target: Path) -> Path:
+    """Return the name of an archive for a name that has another suffix, or in a directory."""
+    return target.with_suffix(_ARCHIVE_SUFFIX) if target.suffix else target / f"model{_ARCHIVE_SUFFIX}"
 
 
 def exists_error(target: Path) -> PublishError:

@@ -23,6 +23,14 @@ def test_code_is_case_insensitive() -> None:
     assert explain("rg101") == explain("RG101")
 
 
+@pytest.mark.parametrize("code", ["RG2", "rg20", "RG"])
+def test_beginning_of_rule_codes_lists_the_rules(code: str) -> None:
+    """As `repogen check --select RG2` selects them."""
+    rules = [rule for rule in codes() if rule.startswith(code.upper())]
+    assert explain(code) == "".join(f"- {explain(rule).splitlines()[0].removeprefix('# ')}\n" for rule in rules)
+    assert len(rules) > 5
+
+
 def test_unknown_code_suggests_similar_codes() -> None:
     """An unknown code is rejected with similar codes."""
     with pytest.raises(SpecError, match=r"'source\.randm' is not a known code") as caught:

@@ -62,6 +62,18 @@ def test_init_from_a_url(option: list[str], tmp_path: Path) -> None:
     assert "hint: copy it to a directory first, for example with the tools of the store" in result.stderr
 
 
+@pytest.mark.parametrize("version", ["x", "", "1.5", "-1"])
+@pytest.mark.parametrize(
+    "arguments", [["view"], ["publish", "--from", "a", "--to", "b"], ["sign", "--sign-key", __file__]], ids=" ".join
+)
+def test_version_that_is_not_a_number(arguments: list[str], version: str) -> None:
+    """The model may exist, so the message does not state that it does not."""
+    result = CliRunner().invoke(main, [*arguments, f"digits@{version}"])
+    assert result.exit_code == 2
+    assert f"error: {version!r} is not a version number" in result.output
+    assert "digits@3" in result.output
+
+
 @pytest.mark.parametrize("arguments", [["history", "m"], ["sync", "--alias", "champion"], ["promote", "m"]])
 def test_registry_that_is_down(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hint does not suggest an option that the command does not have."""

@@ -13,8 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import repogen
+from repogen.artifacts.transfer import PackageFormat
 from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
+from repogen.files.url import location
+from repogen.versions.package import require_package_name
 from tests.support.published import Publisher
 from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
 
@@ -141,6 +144,17 @@ def test_unusable_target(source: Publisher, tmp_path: Path, target: str, package
         repogen.publish("m", source=source.repository, target=place, package_format=package_format)
     assert caught.value.code == code
     assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("target", "example"),
+    [("pk.zip", "pk.tar.gz"), ("pk.tar", "pk.tar.gz"), ("pk", "pk/model.tar.gz"), ("s3://b/k.zip", "s3://b/k.tar.gz")],
+)
+def test_name_of_an_archive(target: str, example: str) -> None:
+    """The example is not a file in a directory with the name of an archive."""
+    with pytest.raises(RepogenError) as caught:
+        require_package_name(location(target), PackageFormat.SAGEMAKER)
+    assert caught.value.hint == f"for example --to {example}"
 
 
 def test_damaged_version_is_not_packed(source: Publisher, tmp_path: Path) -> None:
