@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from repogen.targets import Target, find_target, newest_target, targets
 from repogen.triton_config.sections.base import key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from repogen.triton_config.sections.base import KeyPath
@@ -34,6 +34,8 @@ MAX_BYTES = 1_000_000
 MAX_MERGED_VALUES = 100_000
 """Largest number of values that defaults may add: the defaults of a small file, for many models, fill the memory."""
 
+_RELEASE = re.compile(r"(?:20)?(\d\d)\.(\d{1,2})(?:-.*)?", re.ASCII)
+"""A year and a month, also as in the tag of an image: ``24.10-py3``."""
 _INIT_HINT = "create one with `repogen init`"
 
 
@@ -197,10 +199,30 @@ def _locate(findings: list[Finding], completed: Node, file: str) -> Iterator[Pro
 
 def _unknown_release(release: str) -> Finding:
     releases = list(targets())
-    similar = difflib.get_close_matches(release[:20], releases, n=1, cutoff=0.5)
-    suggestion = f"nearest: {similar[0]}, " if similar else ""
+    nearest = " or ".join(_nearest_releases(release, releases))
+    suggestion = f"nearest: {nearest}, " if nearest else ""
     what = f'"{printable(release)}" is not a Triton release that this version of repogen supports'
     return Finding(("target", "triton"), what, f"{suggestion}newest: {releases[-1]}, oldest: {releases[0]}")
+
+
+def _nearest_releases(text: str, releases: Sequence[str]) -> list[str]:
+    """Return the releases whose year and month are nearest to a text; none if it is not a year and a month.
+
+    >>> [_nearest_releases(text, ["23.08", "24.01", "24.10", "24.12"]) for text in ("22.01", "24.1", "24.13", "x")]
+    [['23.08'], ['24.01', '24.10'], ['24.12'], []]
+    """
+    match = _RELEASE.fullmatch(text)
+    if match is None:
+        return []
+    year, month = match.groups()
+    candidates = [f"{year}.0{month}", f"{year}.{month}0"] if len(month) == 1 else []
+    nearest = min(releases, key=lambda release: abs(_months(release) - _months(f"{year}.{month}")))
+    return [release for release in candidates if release in releases] or [nearest]
+
+
+def _months(release: str) -> int:
+    year, month = map(int, release.split("."))
+    return 12 * year + min(max(month, 1), 12)
 
 
 def _get(mapping: object, key: str, default: object) -> object:

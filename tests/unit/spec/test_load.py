@@ -236,3 +236,25 @@ def test_many_defaults_for_many_models(problems: Problems) -> None:
     text = f"defaults: {{dims: {{{defaults}}}}}\nmodels: {{{models}}}\n"
     expected = ("1:1", "defaults", "has more than 100000 values, counted for each model (split the spec)")
     assert problems(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("release", "nearest"),
+    [
+        ("22.01", "nearest: 23.08, "),
+        ("24.1", "nearest: 24.01 or 24.10, "),
+        ("24.2", "nearest: 24.02, "),
+        ("22.1", "nearest: 23.08, "),
+        ("24.13", "nearest: 24.12, "),
+        ("2024.10", "nearest: 24.10, "),
+        ("24.10-py3", "nearest: 24.10, "),
+        ("latest", ""),
+        ("2.51.0", ""),
+    ],
+)
+def test_release_that_is_nearest(folder: Path, release: str, nearest: str) -> None:
+    """The year and the month are compared, and not their digits as text."""
+    (folder / "repogen.yaml").write_text(GOOD)
+    with pytest.raises(SpecError) as caught:
+        load_spec(folder / "repogen.yaml", release)
+    assert caught.value.hint.startswith(f"{nearest}newest: ")
