@@ -15,7 +15,7 @@ from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import is_model, models_of
 from repogen.scaffold.code import describe_callable, relative_reference
 from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
-from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script
+from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script, pickled_class
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 
 _CALLABLE = re.compile(r"(?P<module>.+):(?P<attribute>[^\W\d][\w.]*)")
@@ -115,6 +115,12 @@ def _describe_file(path: Path, relative: str) -> ModelDescription:
     if any(name.endswith("/constants.pkl") for name in names):
         return describe_script(path, relative)
     if any(name.endswith("data.pkl") for name in names) or path.suffix in _WEIGHTS_SUFFIXES:
+        if pickled := pickled_class(path):
+            raise _unsupported_error(
+                str(path),
+                f"contains {pickled}, and loading it would run code: save its state_dict, and name the callable that "
+                "returns the model, as in models.py:build",
+            )
         raise _unsupported_error(
             str(path), "contains only weights: name the callable that returns the model, as in models.py:build"
         )

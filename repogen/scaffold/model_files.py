@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import pickletools
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 from pydantic import AliasPath, BaseModel, FailFast, Field
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SpecError
+from repogen.files import open_regular
 from repogen.files.archive import open_archive
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, require_few_values
 from repogen.onnx_graph.facts import parse_model
@@ -34,6 +36,15 @@ _MAX_PROGRAM_VALUES = 4_000_000
 """More than the description of a graph with 50,000 operators has."""
 _MAX_PROGRAM_INPUTS = 100_000
 """Of parameters and buffers as well."""
+_MODULES_OF_WEIGHTS = frozenset({
+    "__builtin__", "_codecs", "builtins", "collections", "numpy", "numpy._core.multiarray", "numpy.core.multiarray",
+    "numpy.dtypes", "torch", "torch._tensor", "torch._utils", "torch.nn.parameter", "torch.serialization",
+    "torch.storage", "torch.torch_version",
+})  # fmt: skip
+"""What pickled tensors, and values such as the number of an epoch, are created with."""
+_ZIP, _PICKLE = b"PK\3\4", b"\x80"
+_MAX_PICKLES = 5
+"""In a file without an archive: a number, a version, sizes of types, the value, and the names of storages."""
 _DEFINITION = "def forward(self: "
 # A limit on the length: the time to split parameters grows with its square. The type before them is matched as a whole:
 # the time would also grow with its length times that limit.
@@ -227,6 +238,40 @@ def describe_script(path: Path, relative: str) -> ModelDescription:
         input_placeholders(tensors),
         "declare inputs: and dims: in it",
     )
+
+
+def pickled_class(path: Path) -> str:
+    """Return the first class in a file of ``torch.save`` that weights do not need; empty if there is none.
+
+    Such as ``torch.nn.modules.linear.Linear``, if a whole module was saved. Nothing is unpickled.
+    """
+    names: list[str] = []
+    try:
+        for content in _pickles(path):
+            names += (
+                str(arg).replace(" ", ".", 1) for op, arg, _ in pickletools.genops(content) if op.name == "GLOBAL"
+            )
+    except (OSError, StopIteration, ValueError):  # damaged, or the storages that follow the pickles
+        pass
+    return next((name for name in names if name.rpartition(".")[0] not in _MODULES_OF_WEIGHTS), "")
+
+
+def _pickles(path: Path) -> Iterator[IO[bytes]]:
+    """Yield the pickles of a file of ``torch.save``; each must be read to its end before the next one.
+
+    Raises:
+        OSError: The file cannot be read.
+        ContentError: A pickle is too large.
+    """
+    with open_regular(path) as file:
+        start = file.read(MAX_TEXT_BYTES)
+    if start.startswith(_ZIP):
+        with open_archive(path) as archive:
+            data = (name for name in archive.names if name.endswith("data.pkl"))
+            yield from (io.BytesIO(archive.read(name, MAX_TEXT_BYTES)) for name in data)
+    elif start.startswith(_PICKLE):
+        stream = io.BytesIO(start)
+        yield from (stream for _ in range(_MAX_PICKLES))
 
 
 def _script_parameters(path: Path) -> Iterator[tuple[str, str]]:

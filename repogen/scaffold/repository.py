@@ -64,13 +64,15 @@ class _Existing:
 
     Attributes:
         directory: Its directory.
-        config: Its config.pbtxt.
+        config: Its config.pbtxt; empty if it has none.
+        has_config: Whether it has one.
         spec_dir: Directory of the new spec.
         root: The model's directory without symlinks: that of the config.pbtxt.
     """
 
     directory: Path
     config: ModelConfig
+    has_config: bool
     spec_dir: Path
     root: Path
 
@@ -204,20 +206,20 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
     if link := foreign_link(directory):
         raise _unsupported(f"{link} {FOREIGN_LINK}")
-    file, root = directory / CONFIG_FILE, Path(os.path.realpath(directory))
+    file, root, has_config = directory / CONFIG_FILE, Path(os.path.realpath(directory)), True
     try:
         with opened_directory(root) as opened:  # another user may replace it by a link to files that it would name
             root = root if opened == root else opened.readlink()
             config = parse_file(opened / CONFIG_FILE, str(file))
     except FileNotFoundError:
-        config = empty_config()
+        config, has_config = empty_config(), False
     except OSError as error:
         raise _unsupported(f"{file} cannot be read: {error.strerror}") from error
     except PbtxtError as error:
         raise _unsupported(f"{error.message}; run `repogen check`") from error
     if not is_model(directory):
         raise _unsupported("it has no model file")
-    return _Existing(directory, config, spec_dir, root)
+    return _Existing(directory, config, has_config, spec_dir, root)
 
 
 def _describe(existing: _Existing) -> ModelDescription:
@@ -246,18 +248,25 @@ def _onnx(existing: _Existing, file: Path) -> ModelDescription:
         tensor.dtype for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in _DTYPES.values()
     ]
     notes += [f"data type {dtype} is not supported" for dtype in unknown]
-    if not unknown:
+    if not existing.has_config:
+        del section["max_batch_size"]  # a build measures it
+    elif not unknown:
         notes += _differences(existing, spec, signature, ONNX_BACKEND)
     keys: dict[str, object] = {}
     batch = signature.batch_dim
     if config.max_batch_size > 0 and batch is not None and batch.isidentifier():
         keys["dims"] = {batch: {"min": 1, "max": max(config.max_batch_size, 2)}}
     described = describe_onnx(file, existing.relative(file))
-    hints = tuple(line for line in described.keys if line.startswith("# ") and "dims: {batch" not in line)
+    hints = tuple(
+        line
+        for line in described.keys
+        if line.startswith("# ") and not (existing.has_config and "dims: {batch" in line)
+    )
+    remarks = _not_expressed(notes) if existing.has_config else _without_config(existing.name, notes)
     return replace(
         described,
         name=existing.name,
-        comments=(*described.comments, *_not_expressed(notes)),
+        comments=(*described.comments, *remarks),
         keys=(*_yaml_lines({**keys, "triton": section}), *hints),
         copies=existing.copies(()),
     )
@@ -465,6 +474,13 @@ def _not_expressed(notes: list[str]) -> Iterator[str]:
     if notes:
         yield "Different from config.pbtxt:"
         yield from (f"- {note}" for note in dict.fromkeys(notes))
+
+
+def _without_config(name: str, notes: list[str]) -> Iterator[str]:
+    """Yield what a config.pbtxt would decide."""
+    yield f"{name} has no config.pbtxt: Triton assumes that a dynamic first axis is the batch; a build tests it."
+    yield "CHECK the batch size: it is the maximum of that dim if rows are independent, unless max_batch_size: is set."
+    yield from (f"CHECK: {note}." for note in notes)
 
 
 class _Dumper(yaml.SafeDumper):

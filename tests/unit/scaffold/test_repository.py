@@ -76,6 +76,17 @@ def spec_of(path: Path) -> tuple[str, dict[str, Any]]:
     return text, models
 
 
+def test_model_without_a_config(repository: Path) -> None:
+    """A build measures the batch; there is no config that the spec could differ from."""
+    (repository / "m" / "config.pbtxt").unlink()
+    text, models = spec_of(repository / "m")
+    assert "m has no config.pbtxt: Triton assumes that a dynamic first axis is the batch" in text
+    assert "CHECK the batch size" in text
+    assert "Different from config.pbtxt" not in text
+    assert models["m"]["triton"] == {"instance_group": [{"kind": "KIND_AUTO", "count": "auto"}]}
+    assert "max_batch_size: 0" not in text
+
+
 def test_repository(repository: Path) -> None:
     """All models; the spec renders the same configs, so nothing is left over."""
     text, models = spec_of(repository)
@@ -612,7 +623,7 @@ def test_states_that_link_to_one_file_have_a_limit(tmp_path: Path, monkeypatch: 
     (tmp_path / "initial_state" / "f").write_bytes(bytes(60))
     for name in ("a", "b"):
         (tmp_path / "initial_state" / name).symlink_to("f")
-    existing = scaffold_repository._Existing(tmp_path, empty_config(), tmp_path, tmp_path)  # noqa: SLF001 - as below
+    existing = scaffold_repository._Existing(tmp_path, empty_config(), True, tmp_path, tmp_path)  # noqa: FBT003, SLF001 - as below
     files = scaffold_repository._state_files(existing, {"m/a": "a", "m/b": "b"})  # noqa: SLF001 - of a whole model, many other limits apply
     assert next(files)[0] == "m/a"
     with pytest.raises(OSError, match="larger than 40 bytes"):

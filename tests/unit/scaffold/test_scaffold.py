@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 import pytest
+import torch
 import yaml
 from pydantic import ValidationError
 
@@ -367,6 +368,29 @@ def test_unsupported_paths(here: Path, path: str, message: str) -> None:
     assert message in caught.value.message
     assert caught.value.code == "init.from"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("is_archive", [True, False], ids=["archive", "legacy"])
+def test_file_of_torch_save(here: Path, *, is_archive: bool) -> None:
+    """A pickled module is not called weights: a build rejects it, because loading it would run code."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    values: dict[str, object] = {
+        "module.pt": module,
+        "checkpoint.pt": {"model": module},
+        "weights.pt": module.state_dict(),
+        "training.pt": {"model": module.state_dict(), "epoch": 3, "seen": {1}, "size": torch.Size([2])},
+    }
+    for name, value in values.items():
+        torch.save(value, here / name, _use_new_zipfile_serialization=is_archive)
+        with pytest.raises(SpecError) as caught:
+            describe_model(name, here)
+        class_name = "torch.nn.modules.container.Sequential"
+        expected = (
+            f"{name} contains {class_name}, and loading it would run code"
+            if name in {"module.pt", "checkpoint.pt"}
+            else f"{name} contains only weights"
+        )
+        assert caught.value.message.startswith(expected)
 
 
 def test_existing_spec_is_not_overwritten(here: Path) -> None:
