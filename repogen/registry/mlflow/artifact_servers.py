@@ -106,8 +106,8 @@ def foreign_server(uri: str, tracking_uris: Iterable[str], allowed: str = "") ->
         own = [urlsplit(each) for each in tracking_uris]
     except ValueError:
         return uri
-    known = {*_PORTS, _PROXIED, *_DOMAINS, *_OTHER_SERVERS}
-    if parts.scheme not in known or (parts.scheme == _PROXIED and not parts.netloc):
+    on_servers = {*_PORTS, _PROXIED, *_DOMAINS, *_OTHER_SERVERS}
+    if parts.scheme not in on_servers or (parts.scheme == _PROXIED and not parts.netloc):
         return ""
     # libraries differ in which part of other URIs they take for the host
     users = {int(parts.scheme in _DOMAINS), int(parts.scheme in {*_DOMAINS, *_OTHER_SERVERS})}
