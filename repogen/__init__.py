@@ -10,6 +10,7 @@ Every function is imported on first use: ``import repogen`` alone imports nothin
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from repogen.api.spec import load_spec
     from repogen.api.tune import tune
     from repogen.reporting.json import as_dict
+
+# ONNX Runtime reads this when it is imported. It would write a file for its telemetry, `.ses`, into the directory of
+# temporary files, and follow a symlink that another user made there.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = [
     "__version__",

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE, REQUIREMENTS_FILE, RESERVED_FILES
+from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES, PYTHON_FILE, REQUIREMENTS_FILE, RESERVED_FILES
 from repogen.artifacts.named_file import NamedFile
 from repogen.artifacts.steps import PINNED
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
-from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, read_inside
+from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, open_inside, read_inside
+from repogen.files.content import ContentError, read_stream
 from repogen.files.paths import FOREIGN_LINK, foreign_link
 from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
@@ -40,7 +41,7 @@ from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ModelFacts
 from repogen.triton_config.rules.file_names import data_files, leaves
 from repogen.triton_config.rules.identity import ONNX_BACKEND, is_ensemble, is_onnx
-from repogen.triton_config.text.parse import PbtxtError, empty_config, parse_file
+from repogen.triton_config.text.parse import PbtxtError, empty_config, parse
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
@@ -210,11 +211,14 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
     try:
         with opened_directory(root) as opened:  # another user may replace it by a link to files that it would name
             root = root if opened == root else opened.readlink()
-            config = parse_file(opened / CONFIG_FILE, str(file))
+            with open_inside(opened / CONFIG_FILE, directory, root) as stream:
+                config = parse(read_stream(stream, MAX_CONFIG_BYTES).decode(), str(file))
     except FileNotFoundError:
         config, has_config = empty_config(), False
     except OSError as error:
         raise _unsupported(f"{file} cannot be read: {error.strerror}") from error
+    except (ContentError, UnicodeDecodeError) as error:
+        raise _unsupported(f"{file} {error if isinstance(error, ContentError) else 'is not UTF-8'}") from error
     except PbtxtError as error:
         raise _unsupported(f"{error.message}; run `repogen check`") from error
     if not is_model(directory):

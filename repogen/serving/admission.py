@@ -262,7 +262,7 @@ def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
     if _has_too_many_links(model):
         yield f"its links lead to more than {_MAX_DIRECTORIES} directories or {_MAX_ENTRIES} files, which Triton reads"
         return
-    if link := next(filter(None, map(foreign_link, _directories(model))), ""):
+    if link := _foreign_link(model):
         yield f"{link} {FOREIGN_LINK}"
         return
     if not is_safe_name(model.name):
@@ -275,6 +275,15 @@ def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
         for path in (path for directory in _directories(model) for path in sorted(directory.iterdir())):
             if path.name == config.runtime or any(fnmatchcase(path.name, pattern) for pattern in _LIBRARIES):
                 yield f"{path.relative_to(model.parent)} is a file that Triton would run as code"
+
+
+def _foreign_link(model: Path) -> str:
+    """Return a link of another user in a model, or on the way to it, that leads to what this user owns."""
+    for directory in _directories(model):
+        links = [directory, *(entry for entry in directory.iterdir() if entry.is_symlink())]
+        if link := next(filter(None, map(foreign_link, links)), ""):
+            return link
+    return ""
 
 
 def _code(config: ModelConfig) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +56,31 @@ def test_report_is_not_written_into_the_repository(repository: Path, tmp_path: P
     assert raised.value.code == "report.write"
     with pytest.raises(SpecError, match="is not a directory"):
         repogen.report(tmp_path / "missing")
+
+
+def test_config_that_is_a_link_to_another_file(repository: Path, tmp_path: Path) -> None:
+    """Its text is left out: the report may be readable by users who cannot read the file."""
+    (tmp_path / "private").write_text("SECRET", encoding="utf-8")
+    config = repository / "foreign" / "config.pbtxt"
+    config.unlink()
+    config.symlink_to(tmp_path / "private")
+    assert "SECRET" not in repogen.report(repository, output=tmp_path / "a.html").path.read_text(encoding="utf-8")
+    config.unlink()
+    (repository / "shared.pbtxt").write_text("# shared by models", encoding="utf-8")
+    config.symlink_to("../shared.pbtxt")
+    assert "shared by models" in repogen.report(repository, output=tmp_path / "b.html").path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["m", "m/2", "m/2/manifest.json"])
+def test_link_of_another_user(repository: Path, tmp_path: Path, name: str) -> None:
+    """It could lead to a private model of this user."""
+    (repository / name).rename(tmp_path / "private")
+    (repository / name).symlink_to(tmp_path / "private")
+    assert repogen.report(repository, output=tmp_path / "report.html").versions == 3
+    os.chown(repository / name, 65534, -1, follow_symlinks=False)
+    with pytest.raises(SpecError) as raised:
+        repogen.report(repository, output=tmp_path / "report.html")
+    assert raised.value.code == "foreign-link"
 
 
 def test_command_prints_the_path(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

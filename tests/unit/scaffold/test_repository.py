@@ -519,6 +519,16 @@ def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> Non
     assert (directory / "p" / "labels.txt").read_text() == "a\nb\n"
 
 
+def test_config_that_is_a_link_out_of_the_model_is_not_read(repository: Path, tmp_path: Path) -> None:
+    """The spec would contain values of a private config."""
+    config = repository / "p" / "config.pbtxt"
+    config.rename(tmp_path / "private")
+    config.symlink_to(tmp_path / "private")
+    description = describe(str(repository), tmp_path)
+    assert any("leads out of" in line for line in description.omitted)
+    assert "p" not in {model.name for model in description.models}
+
+
 def test_model_behind_a_link_of_another_user_is_omitted(repository: Path, tmp_path: Path) -> None:
     """Its files could be private."""
     name_labels(repository)

@@ -166,7 +166,7 @@ def test_directory_of_a_model_may_be_a_link(tmp_path: Path) -> None:
     assert read_refusals(tmp_path / "repository" / "m") == ()
 
 
-@pytest.mark.parametrize("link", ["m", "m/1"])
+@pytest.mark.parametrize("link", ["m", "m/1", "m/1/model.onnx", "m/config.pbtxt"])
 def test_link_of_another_user_to_a_model(tmp_path: Path, link: str) -> None:
     """It could lead to a private model of this user, which clients of the server could then use."""
     model(tmp_path / "repository", ONNX, "m")
