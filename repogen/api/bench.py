@@ -65,8 +65,10 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
         model that could not be measured has an ``error``, and ``report.exit_code`` is not 0.
 
     Raises:
-        repogen.errors.SpecError: The spec is wrong, or the repository or a model does not exist.
-        repogen.errors.ServerError: NVIDIA's perf_analyzer could not be installed.
+        repogen.errors.SpecError: The spec, ``server`` or ``credentials`` are wrong, or the repository or a model does
+            not exist.
+        repogen.errors.ServerError: The server or NVIDIA's perf_analyzer could not be installed, or the server does not
+            respond.
     """
     from repogen.bench.bench import BenchRequest  # noqa: PLC0415 - imports gRPC, which --help does not need
     from repogen.bench.bench import bench as measure  # noqa: PLC0415 - the same

@@ -95,7 +95,8 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         The report of each model, in the order of the spec.
 
     Raises:
-        repogen.errors.SpecError: The spec is wrong; ``SpecProblemsError`` has every problem with its line.
+        repogen.errors.SpecError: The spec is wrong; ``SpecProblemsError`` has every problem with its line. Or another
+            argument is wrong, such as ``server``, or the signing key cannot be read.
         repogen.errors.RepogenError: Nothing could be built: no server, an unwritable repository, MLflow is down.
     """
     loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(own_default(spec)), target)

@@ -96,7 +96,7 @@ def require_servers(servers: Sequence[str], *, credentials: Credentials = NO_CRE
         credentials: TLS and headers of the servers.
 
     Raises:
-        repogen.errors.SpecError: An address is not valid.
+        repogen.errors.SpecError: An address or the control header is not valid, or a TLS file cannot be read.
         repogen.errors.SmokeError: A server does not respond, or its control API requires another header.
     """
     from repogen.deploy.addresses import server_addresses  # noqa: PLC0415 - as above

@@ -71,7 +71,8 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         Every gate with its measurement and verdict, and what happened to the alias.
 
     Raises:
-        repogen.errors.SpecError: The model, version or alias does not exist, or a gate is not valid.
+        repogen.errors.SpecError: The model, version or alias does not exist, or a gate, ``server`` or ``credentials``
+            are not valid.
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
     root = Path() if spec is None else spec.root

@@ -44,7 +44,8 @@ def smoke(
         One report per model and served version, with every check.
 
     Raises:
-        repogen.errors.SpecError: The repository or a model does not exist, or there is no model.
+        repogen.errors.SpecError: The repository or a model does not exist, there is no model, or ``server`` or
+            ``credentials`` are wrong.
         repogen.errors.ServerError: The server could not be installed, started or reached.
     """
     from repogen.smoke import repository as smoke_tests  # noqa: PLC0415 - imports gRPC, which --help does not need

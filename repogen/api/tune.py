@@ -94,7 +94,8 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         no config meets the constraints, and 130 after Ctrl-C.
 
     Raises:
-        repogen.errors.SpecError: An argument is wrong, the model cannot be tuned, or the spec cannot be written.
+        repogen.errors.SpecError: An argument is wrong, such as ``server``, the model cannot be tuned, or the spec
+            cannot be written.
         repogen.errors.BenchError: The published model cannot be measured.
         repogen.errors.ServerError: The server or perf_analyzer cannot be installed or started.
         repogen.errors.TrackingError: The tracking server cannot be reached.

@@ -45,6 +45,18 @@ _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
 
 
+def require_key(key: SigningKey) -> None:
+    """Require a key that can sign, before there is anything to sign; an identity is not requested yet.
+
+    Raises:
+        MissingExtraError: The package model-signing is not installed.
+        SpecError: The key or its certificate cannot be read.
+    """
+    signing, _ = _library()
+    if key.private_key is not None:
+        _with_signer(signing.Config(), key)
+
+
 def sign_version(version_dir: Path, key: SigningKey, opened: Path | None = None) -> None:
     """Write the signature of a version; it replaces an older one.
 
@@ -77,16 +89,8 @@ def sign_version(version_dir: Path, key: SigningKey, opened: Path | None = None)
     config = signing.Config().set_hashing_config(_with_digests(_hashing(version_dir), version_dir, digests))
     try:
         config = _with_signer(config, key)
-    except (ValueError, TypeError, OSError) as error:
-        problem = reason(error) if isinstance(error, OSError) else error
-        password = f"the password of an encrypted key is read from {PASSWORD_VARIABLE}"
-        encryption = password if key.certificate is None else "a key with a certificate cannot be encrypted"
-        raise SpecError(
-            f"the signing key cannot be used: {problem}",
-            f"use a PEM file of an elliptic-curve key, such as `openssl ecparam -name prime256v1 -genkey -noout` "
-            f"writes; {encryption}",
-            code="sign.key",
-        ) from error
+    except SpecError:
+        raise
     except Exception as error:  # of sigstore, whose root of trust is downloaded
         raise _not_signed(version_dir, error) from error
     try:
@@ -284,8 +288,30 @@ def _with_digests(hashing: Any, version_dir: Path, digests: Mapping[str, str]) -
 
 
 def _with_signer(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an optional package
+    """Return a config that signs with a key.
+
+    Raises:
+        SpecError: The key or its certificate cannot be read.
+    """
+    try:
+        return _signer_config(config, key)
+    except (ValueError, TypeError, OSError) as error:
+        names = " with ".join(str(path) for path in (key.private_key, key.certificate) if path is not None)
+        problem = reason(error) if isinstance(error, OSError) else f"{names}: {error}"
+        password = f"the password of an encrypted key is read from {PASSWORD_VARIABLE}"
+        encryption = password if key.certificate is None else "a key with a certificate cannot be encrypted"
+        raise SpecError(
+            f"the signing key cannot be used: {problem}",
+            f"use a PEM file of an elliptic-curve key, such as `openssl ecparam -name prime256v1 -genkey -noout` "
+            f"writes; {encryption}",
+            code="sign.key",
+        ) from error
+
+
+def _signer_config(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an optional package
     if key.private_key is None:
         return config.use_sigstore_signer(use_ambient_credentials=True)
+    _require_small_files(key.private_key, *(() if key.certificate is None else (key.certificate,)), *key.chain)
     if key.certificate is not None:
         return config.use_certificate_signer(
             private_key=key.private_key,
@@ -298,11 +324,22 @@ def _with_signer(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an opti
 
 
 def _with_verifier(config: Any, signer: TrustedSigner) -> Any:  # noqa: ANN401 - an optional package
+    _require_small_files(*(() if signer.public_key is None else (signer.public_key,)), *signer.certificates)
     if signer.public_key is not None:
         return config.use_elliptic_key_verifier(public_key=signer.public_key)
     if signer.certificates:
         return config.use_certificate_verifier(certificate_chain=signer.certificates)
     return config.use_sigstore_verifier(identity=signer.identity, oidc_issuer=signer.issuer)
+
+
+def _require_small_files(*paths: Path) -> None:
+    """Require regular files of at most 16 MiB: the library would wait for a FIFO, and read a device without an end.
+
+    Raises:
+        OSError: One is another file, is larger, or cannot be read.
+    """
+    for path in paths:
+        read_bytes(path)
 
 
 def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None, number: int | None = None) -> None:

@@ -30,6 +30,7 @@ from repogen.repository.layout import models_of
 from repogen.serving.commands import recorded_target
 from repogen.serving.install import locate
 from repogen.serving.perf_analyzer import install_perf_analyzer
+from repogen.serving.servers import prepare_server
 from repogen.targets import DEFAULT_RELEASE, target_of, targets
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import Credentials
     from repogen.spec.models import Spec
+    from repogen.targets import Target
 
 _WARM_UP_SECONDS = 0.3
 
@@ -83,11 +85,12 @@ def bench(request: BenchRequest, progress: Progress) -> BenchReport:
     """Measure every model, one after another.
 
     Raises:
-        SpecError: The repository or a model does not exist.
-        ServerError: perf_analyzer cannot be installed.
+        SpecError: The repository or a model does not exist, or the server or its options are wrong.
+        ServerError: The server or perf_analyzer cannot be installed, or the server does not respond.
     """
     require_models(request.repository, request.models)
     machine = describe_machine()
+    prepare_server(request.server, _target(request), progress, credentials=request.credentials)
     program = install_perf_analyzer(locate(targets()[DEFAULT_RELEASE].onnxruntime), progress)
     benches = []
     for name in request.models or _default_models(request):
@@ -95,6 +98,11 @@ def bench(request: BenchRequest, progress: Progress) -> BenchReport:
         benches.append(measurement.run())
         machine = replace(machine, versions={**machine.versions, **measurement.versions})
     return BenchReport(request.repository, machine, request.rounds, request.seconds, tuple(benches))
+
+
+def _target(request: BenchRequest) -> Target:
+    """Return the release of the spec; without a spec, that of the repository."""
+    return recorded_target(request.repository) if request.spec is None else target_of(request.spec.release)
 
 
 def _default_models(request: BenchRequest) -> tuple[str, ...]:
@@ -128,8 +136,7 @@ class _Measurement:
         return replace(self.report, rows=rows, baseline=baseline)
 
     def _serve(self, work_dir: Path) -> None:
-        spec, directory = self.request.spec, self.request.repository / self.name
-        target = recorded_target(self.request.repository) if spec is None else target_of(spec.release)
+        spec, directory, target = self.request.spec, self.request.repository / self.name, _target(self.request)
         choice = ServerChoice(self.request.server, target, self.progress, self.request.credentials)
         with serve_model(choice, directory) as served, ExitStack() as stack:
             self.report = replace(self.report, version=served.version, server=_server(served))

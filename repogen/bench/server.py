@@ -103,6 +103,7 @@ def serve_model(
         strict: Disable Triton's auto-completion of the config.
 
     Raises:
+        SpecError: The server or its options are wrong.
         BenchError: The server does not load the model.
         ServerError: It cannot be started or reached.
         RepogenError: config.pbtxt cannot be parsed.

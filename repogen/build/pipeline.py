@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import SIGNATURE_FILE
 from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.build.dependencies import ensemble_dependencies, with_ensembles
 from repogen.build.incremental import (
@@ -26,6 +27,7 @@ from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.build.shards import select_shard
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_directory
+from repogen.files.url import relative_text
 from repogen.registry.mlflow.uri import REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file, tracking_of
 from repogen.repository.layout import model_dir
 from repogen.repository.ownership import require_built
@@ -59,10 +61,14 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         One report per selected model, in the spec's order. Failures of single models are in their reports.
 
     Raises:
-        RepogenError: No model can be built: a model name is unknown, the repository cannot be written, or a server is
-            not available.
+        RepogenError: No model can be built: a model name is unknown, the signing key cannot be read, the repository
+            cannot be written, or a server is not available.
         KeyboardInterrupt: The build was interrupted; nothing is half-written.
     """
+    if options.signing_key is not None:
+        from repogen.attestation.signature import require_key  # noqa: PLC0415 - few builds sign
+
+        require_key(options.signing_key)
     plan = plan_build(spec, options)
     if not plan.pending:
         _require_known(spec, options, progress)
@@ -84,8 +90,7 @@ def _require_known(spec: Spec, options: BuildOptions, progress: Progress) -> Non
     """Require the executor and the server of a build that needs neither: an unknown name is a mistake in any case.
 
     Raises:
-        SpecError: The executor is unknown.
-        ServerError: The server is unknown.
+        SpecError: The executor or the server is unknown, or the server's options are wrong.
     """
     if options.executor != BuildOptions.executor:
         from repogen.executors.select import find_executor  # noqa: PLC0415 - as for the server
@@ -123,7 +128,11 @@ def plan_build(spec: Spec, options: BuildOptions, *, writes: bool = True) -> Bui
     if not options.force:
         registered = tracking is not None and tracking.register
         compared = compare_models(spec, names, repository, registered=registered)
-    current = {name: report for name, report in compared.items() if isinstance(report, ModelReport)}
+    current = {
+        name: _with_signing_note(report, repository, options)
+        for name, report in compared.items()
+        if isinstance(report, ModelReport)
+    }
     reasons = {name: reason for name, reason in compared.items() if not isinstance(reason, ModelReport)}
     pending_names = with_ensembles(spec, names, reasons)
     return BuildPlan(
@@ -137,6 +146,17 @@ def plan_build(spec: Spec, options: BuildOptions, *, writes: bool = True) -> Bui
         unconfirmed=() if tracking is None else unconfirmed_versions(names, repository),
         reasons={name: reasons.get(name) or _steps_are_built(spec, name, reasons) for name in pending_names},
     )
+
+
+def _with_signing_note(report: ModelReport, repository: Path, options: BuildOptions) -> ModelReport:
+    """Return the report of an unchanged version, with a note if it is not signed although there is a key."""
+    name, version, key = report.name, report.version, options.signing_key
+    if key is None or os.path.lexists(model_dir(repository, name) / str(version) / SIGNATURE_FILE):
+        return report
+    option = "--sign-keyless" if key.private_key is None else "--sign-key FILE"
+    place = relative_text(repository if options.store is None else options.store.copy.url)
+    command = f"repogen sign {name}@{version} {option} --repository {place}"
+    return replace(report, notes=(*report.notes, f"version {version} is not signed: `{command}` signs it"))
 
 
 def _steps_are_built(spec: Spec, name: str, changed: Collection[str]) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.errors import SpecError
 from repogen.files import has_trusted_owner, is_file
 from repogen.files.content import ContentError, read_text
+from repogen.spec.problems import MAX_SHOWN, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pydantic import ValidationError as PydanticError
@@ -57,8 +58,12 @@ def find_settings(directory: Path, spec: Path | None = None) -> CheckSettings | 
         spec: A spec to use in place of ``repogen.yaml`` in its directory, where the search begins.
 
     Raises:
-        SpecError: A file is not valid, or ``spec`` cannot be read.
+        SpecError: A file is not valid, or ``spec`` does not exist or cannot be read.
     """
+    if spec is not None:
+        from repogen.spec.load import read_spec  # noqa: PLC0415 - imports the rules of specs
+
+        read_spec(spec)
     release: object = None
     closest: Path | None = None
     settings: tuple[object, Path] | None = None
@@ -146,12 +151,16 @@ def _validated(values: object, release: object, file: Path) -> CheckSpec:
         settings = {str(key).replace("-", "_"): value for key, value in values.items()}
         return CheckSpec.model_validate({"target": release, **settings})
     except ValidationError as error:
-        raise _invalid(file, "; ".join(_problems(error))) from error
+        raise _invalid(file, "; ".join(_problems(error, list(CheckSpec.model_fields)))) from error
 
 
-def _problems(error: PydanticError) -> Iterator[str]:
-    for problem in error.errors():
-        yield f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+def _problems(error: PydanticError, keys: Sequence[str]) -> Iterator[str]:
+    for problem in error.errors(include_url=False)[:MAX_SHOWN]:
+        key = ".".join(map(str, problem["loc"]))
+        what = problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            what = f"unknown key ({nearest(key, keys)})"
+        yield f"{key}: {what}"
 
 
 def _invalid(file: Path, problem: str) -> SpecError:

@@ -92,7 +92,9 @@ def promote(  # noqa: PLR0913 - one parameter per option
     """
     with handle_errors(debug=debug, as_json=as_json):
         if rolls_back and (version is not None or gates):
-            raise SpecError("--rollback accepts neither VERSION nor --gate: it goes back one version, without gates")
+            raise click.UsageError(
+                "--rollback accepts neither VERSION nor --gate: it goes back one version, without gates"
+            )
         loaded_spec = load_optional_spec(spec)
         with progress_view(quiet=as_json) as progress:
             if rolls_back:

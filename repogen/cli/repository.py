@@ -146,7 +146,9 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     """
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
-            raise SpecError("--release and --to are mutually exclusive: --to holds a version, --release ends the hold")
+            raise click.UsageError(
+                "--release and --to are mutually exclusive: --to holds a version, --release ends the hold"
+            )
         credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)
@@ -355,7 +357,7 @@ def diff(  # noqa: PLR0913 - one parameter per option
     """
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:
-            raise SpecError("--markdown and --json are mutually exclusive")
+            raise click.UsageError("--markdown and --json are mutually exclusive")
         loaded_spec = load_optional_spec(spec) if against is not None and is_model_uri(against) else None
         report = api.diff(
             name, before, after, repository=repository, against=against, spec=loaded_spec, tracking_uri=tracking_uri

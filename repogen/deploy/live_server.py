@@ -247,6 +247,7 @@ def open_server(address: str, credentials: Credentials, timeout: float | None) -
         timeout: Seconds for loading a model; None for the default.
 
     Raises:
+        SpecError: A file of the credentials cannot be read, or the control header is not KEY=VALUE.
         ServerError: No Triton responds there.
         SmokeError: Its control API requires another header.
     """

@@ -329,7 +329,8 @@ class Rollout:
             f"repository selects {_versions_text(expected)}",
             "the server is in mode poll or none: if it polls, run `repogen deploy` with a --timeout longer than its "
             "--repository-poll-secs; in mode none it never loads a new version: start it with "
-            f"--model-control-mode=explicit. Also check that its repository has the same content as {self.repository}",
+            "--model-control-mode=explicit or, if `repogen serve` started it, with `repogen serve --poll`. Also check "
+            f"that its repository has the same content as {self.repository}",
             code="deploy.not-polled",
         )
 

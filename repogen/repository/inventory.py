@@ -66,6 +66,17 @@ def require_models(repository: Path, names: Collection[str]) -> None:
         require_no_foreign_link(repository / name)
 
 
+def require_any_model(repository: Path) -> None:
+    """Require a repository with at least one model.
+
+    Raises:
+        SpecError: It has none.
+        PublishError: The repository can't be read.
+    """
+    if not models_of(repository):
+        raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
+
+
 def read_models(repository: Path, names: Iterable[str] = ()) -> tuple[ModelRecord, ...]:
     """Return the models of a repository; those in ``names`` if there are any.
 

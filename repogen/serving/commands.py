@@ -13,7 +13,7 @@ from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
 from repogen.files.temporary import temporary_directory
 from repogen.repository.ensembles import with_steps
-from repogen.repository.inventory import require_models
+from repogen.repository.inventory import require_any_model, require_models
 from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.repository.mirror import is_from_registry
@@ -58,13 +58,16 @@ def serve(
         progress: Receives progress events, and a note for each model that is not served, with the reason.
 
     Raises:
-        SpecError: The repository does not exist.
+        SpecError: The repository does not exist, it has no models and ``poll`` is not set, or the server or its options
+            are wrong.
         ServerError: The server cannot be started, or it loaded no model and does not poll.
     """
     require_models(repository, models)
+    if not poll:
+        require_any_model(repository)
     mode, name = ControlMode.POLL if poll else ControlMode.NONE, server.partition(":")[0]
     if name == "remote" or is_address(server):
-        raise ServerError(
+        raise SpecError(
             f"{server} is already running",
             "its own --model-repository determines what it serves; to start a server here, use --server embedded",
             code="server.kind",
@@ -100,7 +103,7 @@ def _selected(repository: Path, names: tuple[str, ...], server: str) -> Iterator
         yield repository
         return
     if server != "embedded":
-        raise ServerError("--model works with the embedded server only", "omit it", code="server.options")
+        raise SpecError("--model works with the embedded server only", "omit it", code="server.options")
     with temporary_directory() as directory:
         for name in with_steps(repository, names):
             if (path := directory_of_step(repository, name)) is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tritonclient.grpc import InferenceServerClient, InferenceServerClientPlugin
 
 from repogen.artifacts.serving import NO_CREDENTIALS
-from repogen.errors import ServerError
+from repogen.errors import SpecError
 from repogen.files.content import ContentError, read_bytes
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def open_client(
         max_bytes: Of a response; decoded, many short entries take a hundred times as much memory.
 
     Raises:
-        ServerError: A file of the credentials cannot be read.
+        SpecError: A file of the credentials cannot be read.
     """
     files = {
         "root_certificates": credentials.root_certificates,
@@ -71,7 +71,7 @@ def open_client(
             read_bytes(path, _MAX_PEM_BYTES)
         except (OSError, ContentError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ServerError(
+            raise SpecError(
                 f"{path} cannot be used for TLS: {reason}",
                 "pass a PEM file to --tls-root, --tls-key and --tls-cert",
                 code="server.tls",

@@ -18,7 +18,7 @@ import re
 import secrets
 
 from repogen.artifacts.serving import ControlHeader
-from repogen.errors import ServerError, SmokeError
+from repogen.errors import SmokeError, SpecError
 
 VARIABLE = "REPOGEN_CONTROL_HEADER"
 NOT_EXPLICIT = "smoke.not-explicit"
@@ -33,11 +33,11 @@ def parse_header(text: str) -> ControlHeader:
     """Return the header of ``KEY=VALUE``.
 
     Raises:
-        ServerError: It is not a header; the message does not contain the text, which is a secret.
+        SpecError: It is not a header; the message does not contain the text, which is a secret.
     """
     key, _, value = text.partition("=")
     if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
-        raise ServerError(
+        raise SpecError(
             "the control header is not KEY=VALUE",
             "KEY has letters, digits, `_` and `-`, VALUE has printable ASCII characters without spaces; see "
             f"--control-header and the environment variable {VARIABLE}",
@@ -50,7 +50,7 @@ def configured_header() -> ControlHeader | None:
     """Return the header that the user set in the environment; None if there is none.
 
     Raises:
-        ServerError: It is not a header.
+        SpecError: It is not a header.
     """
     text = os.environ.get(VARIABLE)
     return parse_header(text) if text else None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.serving import ControlMode
-from repogen.errors import ServerError
+from repogen.errors import ServerError, SpecError
 from repogen.serving import control, process
 from repogen.serving.interface import ServerPlugin
 from repogen.serving.view import View, following
@@ -161,10 +161,10 @@ def require_closed(launch: process.Launch) -> None:
     """Reject the user's own header, which other users could read in the command lines of Docker and the container.
 
     Raises:
-        ServerError: There is one.
+        SpecError: There is one.
     """
     if control.is_sendable(launch.control):
-        raise ServerError(
+        raise SpecError(
             "a control header cannot be kept secret with --server docker: command lines are visible to other users",
             f"use --server embedded, or start without {control.VARIABLE}",
             code="server.control-header",

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 from tritonclient.utils import InferenceServerException
 
 from repogen.artifacts.serving import NO_CREDENTIALS, UNKNOWN_RUNTIME, ControlMode, Endpoint
@@ -110,6 +110,7 @@ class RemoteTriton:
         """Yield the server; the arguments have no effect on it.
 
         Raises:
+            SpecError: A file of the credentials cannot be read.
             ServerError: No Triton responds at the address.
         """
         del repository, mode, strict
@@ -150,7 +151,7 @@ class RemoteOptions(ServerOptions):
         address: ``HOST:PORT`` or ``unix:PATH`` of the gRPC service.
     """
 
-    address: str
+    address: str = Field(examples=["HOST:PORT"])
 
     @field_validator("address")
     @classmethod

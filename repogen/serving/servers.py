@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Self
 from pydantic import ValidationError
 
 from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode
-from repogen.errors import ServerError, SpecError
+from repogen.errors import SpecError
 from repogen.plugins import load_plugin, plugins
 from repogen.serving.interface import AcceptsCredentials, ServerOptions, ServerPlugin, StartedElsewhere
+from repogen.spec.problems import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
+
+    from pydantic_core import ErrorDetails
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import Credentials, RunningTriton
@@ -66,15 +69,14 @@ def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:
         progress: Receives progress events of the installation.
 
     Raises:
-        ServerError: No such server is registered, or its options are invalid.
-        SpecError: A plug-in failed to import.
+        SpecError: No such server is registered, its options are invalid, or a plug-in failed to import.
     """
     name, _, argument = kind.partition(":")
     registered = plugins("repogen.servers")
     if name not in registered:
         if not is_address(kind):
             text = kind.rpartition("@")[2]  # before it may be a user and a password
-            raise ServerError(
+            raise SpecError(
                 f"--server {text!r} is not a server",
                 f"registered servers: {', '.join(sorted(registered))}; or HOST:PORT or unix:PATH (gRPC) of a running "
                 "Triton, for example localhost:8001",
@@ -95,7 +97,7 @@ def _options(name: str, argument: str, model: type[ServerOptions]) -> ServerOpti
     """Return the validated options of ``--server NAME:ARGUMENT``.
 
     Raises:
-        ServerError: They are invalid.
+        SpecError: They are invalid.
     """
     values: dict[str, str] = {}
     for index, item in enumerate(argument.split(",") if argument else ()):
@@ -106,11 +108,35 @@ def _options(name: str, argument: str, model: type[ServerOptions]) -> ServerOpti
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        details = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        problems = error.errors(include_url=False)
+        details = "; ".join(_problem(each, model) for each in problems)
         hint = f"options of {name}: {', '.join(model.model_fields) or 'none'}"
+        if any(each["type"] == "missing" for each in problems):
+            hint = f"for example --server {name}:{_example(model)}; {hint}"
         if is_address(f"{name}:{argument}"):
             hint += f"; for a Triton on the host {name!r} write remote:{name}:{argument}"
-        raise ServerError(f"--server {name}: {details}", hint, code="server.options") from error
+        raise SpecError(f"--server {name}: {details}", hint, code="server.options") from error
+
+
+def _problem(detail: ErrorDetails, model: type[ServerOptions]) -> str:
+    """Return what is wrong with an option, in the words of a spec's problems."""
+    key = ".".join(map(str, detail["loc"]))
+    if detail["type"] == "missing":
+        return f"{key} is missing"
+    if detail["type"] == "extra_forbidden":
+        match = closest(key, list(model.model_fields))
+        return f"{key}: unknown option" + (f' (did you mean "{match}"?)' if match else "")
+    return f"{key}: {detail['msg'].removeprefix('Value error, ')}"
+
+
+def _example(model: type[ServerOptions]) -> str:
+    """Return the required options with an example of each value."""
+    pairs = []
+    for index, (key, field) in enumerate(model.model_fields.items()):
+        value = str((field.examples or [key.upper()])[0])
+        if field.is_required():
+            pairs.append(value if index == 0 and model.first_without_key else f"{key}={value}")
+    return ",".join(pairs)
 
 
 def prepare_server(
@@ -126,14 +152,15 @@ def prepare_server(
         credentials: TLS and headers, for a server that runs already; any other ignores the headers.
 
     Raises:
-        ServerError: No such server, or it cannot run here, or TLS is for a server that repogen starts.
+        SpecError: No such server, or TLS is for a server that repogen starts.
+        ServerError: It cannot run here, or does not respond.
         SmokeError: It runs already, and does not load models on request.
     """
     server = find_server(kind, target, progress)
     if isinstance(server, AcceptsCredentials):
         server = server.with_credentials(credentials)
     elif credentials.tls:
-        raise ServerError(
+        raise SpecError(
             f"--server {kind} does not use TLS",
             "--tls, --tls-root, --tls-key and --tls-cert are for a running server at HOST:PORT; omit them",
             code="server.options",

@@ -9,9 +9,9 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode, SmokeCheck
-from repogen.errors import RepogenError, SpecError
+from repogen.errors import RepogenError
 from repogen.files import is_file
-from repogen.repository.inventory import require_models
+from repogen.repository.inventory import require_any_model, require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.admission import unexamined_code
@@ -49,12 +49,11 @@ def smoke(
         credentials: TLS and headers of a server at ``HOST:PORT``.
 
     Raises:
-        SpecError: The repository or a model does not exist, or there is no model.
+        SpecError: The repository or a model does not exist, there is no model, or the server or its options are wrong.
         ServerError: The server cannot be started or reached.
     """
     require_models(repository, names)
-    if not models_of(repository):
-        raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
+    require_any_model(repository)
     target = recorded_target(repository)
     triton_server = prepare_server(server, target, progress, credentials=credentials)
     with open_triton(triton_server, repository, ControlMode.EXPLICIT, progress) as triton:

@@ -127,7 +127,8 @@ def tune(request: TuneRequest, progress: Progress) -> TuneReport:
         The result. After Ctrl-C it has the trials until then, and the next call with the same request continues.
 
     Raises:
-        SpecError: The model cannot be tuned as requested, or the spec cannot be written.
+        SpecError: The model cannot be tuned as requested, the server or its options are wrong, or the spec cannot be
+            written.
         BenchError: The published model cannot be measured.
         ServerError: The server or perf_analyzer cannot be installed or started.
         TrackingError: The tracking server cannot be reached.

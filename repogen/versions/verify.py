@@ -10,10 +10,10 @@ from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.attestation.signature import missing_signature, unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
-from repogen.errors import RepogenError, SpecError
+from repogen.errors import RepogenError
 from repogen.files import raise_if_exhausted, reason
 from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
-from repogen.repository.inventory import read_model, require_models
+from repogen.repository.inventory import read_model, require_any_model, require_models
 from repogen.repository.layout import config_bytes, models_of
 from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
 from repogen.repository.written_config import origin_of_config
@@ -47,13 +47,12 @@ def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | 
     selection = tuple(names)
     with work_limit(str(repository), COMMAND_SECONDS):
         require_models(repository, selection)
+        require_any_model(repository)
         models: list[_VerifiedModel] = []
         left = _MAX_FINDINGS
         for name in selection or models_of(repository):
             models.append(_verify_model(repository, name, signer, left))
             left = max(0, left - len(models[-1].findings))
-    if not models:
-        raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
     return VerifyReport(
         repository,
         models=len(models),

@@ -400,7 +400,7 @@ def test_spec_problems_in_json(tmp_path: Path, new_project: Callable[[Path], Pro
         (("--model", "nobody"), 2, "spec.no-such-model"),
         (("nowhere.yaml",), 2, "spec.missing"),
         (("--server", "127.0.0.1:1"), 6, "server.remote"),
-        (("--server", "quick"), 6, "server.kind"),
+        (("--server", "quick"), 2, "server.kind"),
         (("--repository", "models.py/repository"), 7, "stage.no-directory"),
         (("--repository", "."), 2, "spec.repository"),
         (("--stage-dir", "model_repository/stage"), 7, "stage.inside-repository"),

@@ -28,6 +28,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlHeader, ControlMode, Credentials
 from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
+from repogen.errors import ServerError
 from repogen.registry.sync.sync import sync
 from repogen.reporting.json_types import DOCUMENTS
 from repogen.serving import commands, control, process
@@ -637,6 +638,6 @@ def test_bench_over_mutual_tls(tmp_path: Path) -> None:
         headers = {"authorization": "Bearer 5ecre7"}
         (model,) = repogen.bench(credentials=replace(credentials, headers=headers), **options).models
         assert (model.error, [row.variant for row in model.rows]) == (None, ["onnxruntime", "grpc"])
-        (model,) = repogen.bench(**options).models
-        assert model.error is not None
-        assert model.error.code == "server.remote"
+        with pytest.raises(ServerError) as caught:
+            repogen.bench(**options)
+        assert caught.value.code == "server.remote"

@@ -28,6 +28,7 @@ from repogen.artifacts.sync import SyncAction, SyncOptions
 from repogen.attestation import signature
 from repogen.attestation.signature import (
     PASSWORD_VARIABLE,
+    require_key,
     require_signature,
     require_signed_model,
     sign_version,
@@ -311,14 +312,19 @@ def test_identity_of_a_job_is_not_inherited(name: str) -> None:
     assert without_secrets({name: "5ecret", "HOME": "/"}) == {"HOME": "/"}
 
 
-@pytest.mark.parametrize("path", ["missing.pub", "."])
+@pytest.mark.parametrize("path", ["missing.pub", ".", "fifo", "/dev/zero"])
 def test_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """The message says why, without the number of the error."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SpecError) as caught:
-        verify_signature(tmp_path, TrustedSigner(Path(path)))
-    assert "Errno" not in caught.value.message
-    assert path in caught.value.message
+    os.mkfifo("fifo")
+    for signer in (TrustedSigner(Path(path)), TrustedSigner(certificates=(Path(path),))):
+        with pytest.raises(SpecError) as caught:
+            verify_signature(tmp_path, signer)
+        assert "Errno" not in caught.value.message
+        assert path in caught.value.message
+    with pytest.raises(SpecError, match=path) as caught:
+        require_key(SigningKey(Path(path)))
+    assert caught.value.code == "sign.key"
 
 
 @pytest.mark.parametrize("has_chain", [True, False])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from repogen.artifacts.attestation import SigningKey
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.report import Status
@@ -153,6 +158,30 @@ def test_unchanged_build_rejects_unknown_names(
         build(spec, options, Silent())
     assert caught.value.code == code
     assert build(spec, BuildOptions(server="localhost:1"), Silent()).exit_code == 0
+
+
+def test_signing_key_is_read_first(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
+    """Also if nothing is built; a version that is not signed has a note with the command that signs it."""
+    spec = write_spec(tmp_path, a=PLAIN)
+    for _ in range(2):
+        for name in ("absent.pem", "models.py"):
+            with pytest.raises(SpecError, match=re.escape(name)) as caught:
+                build(spec, BuildOptions(signing_key=SigningKey(tmp_path / name)), Silent())
+            assert (caught.value.code, caught.value.exit_code) == ("sign.key", 2)
+        if not spec.repository.exists():
+            version = publish_version(spec, "a")
+    key = tmp_path / "key.pem"
+    pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key.write_bytes(ec.generate_private_key(ec.SECP256R1()).private_bytes(*pem))
+    with pytest.raises(SpecError, match=r"absent\.crt"):
+        build(spec, BuildOptions(signing_key=SigningKey(key, tmp_path / "absent.crt")), Silent())
+    for option, signing_key in {"--sign-key FILE": SigningKey(key), "--sign-keyless": SigningKey(None)}.items():
+        (report,) = build(spec, BuildOptions(signing_key=signing_key), Silent()).models
+        command = f"repogen sign a@1 {option} --repository {os.path.relpath(spec.repository)}"
+        assert report.notes == (f"version 1 is not signed: `{command}` signs it",)
+    (version / "model.sig").touch()
+    for options in (BuildOptions(signing_key=SigningKey(key)), BuildOptions()):
+        assert build(spec, options, Silent()).models[0].notes == ()
 
 
 def test_unchanged_build_imports_nothing_heavy(tmp_path: Path, publish_version: Callable[..., Path]) -> None:

@@ -72,7 +72,9 @@ def test_spec_of_another_directory(project: Path, tmp_path_factory: pytest.TempP
     settings = find_settings(project, other / "prod.yaml")
     assert settings is not None
     assert (settings.file, settings.spec.target) == (other / "prod.yaml", "25.06")
-    assert run("--spec", str(other / "missing.yaml")).exit_code == 2
+    result = run("--spec", "missing.yaml")
+    assert (result.exit_code, "missing.yaml: spec not found" in result.stderr) == (2, True)
+    assert "repogen explain spec.missing" in result.stderr
 
 
 def test_spec_takes_precedence(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +129,11 @@ def test_release_of_a_spec_above_the_settings(project: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("pyproject.toml", "[tool.repogen.check]\nignored = ['RG1']", "ignored: Extra inputs are not permitted"),
+        ("pyproject.toml", "[tool.repogen.check]\nignored = ['RG1']", 'ignored: unknown key (did you mean "ignore"?)'),
         ("pyproject.toml", "[tool.repogen.check]\nselect = 'RG1'", "select: must be a list of codes"),
         ("pyproject.toml", "[tool.repogen.check\n", "line 1"),
         ("repogen.yaml", "check: {strict: 1}", "strict"),
+        ("repogen.yaml", "check: {rules: []}", "rules: unknown key (use one of target, select, ignore"),
         ("repogen.yaml", "check: [", "is not valid YAML"),
         ("repogen.yaml", "check: 3", "must be a mapping"),
         ("pyproject.toml", "[tool.repogen.check]\nselect = ['RG9']", "'RG9' is not the code of a rule"),

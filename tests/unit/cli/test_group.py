@@ -62,6 +62,21 @@ def test_option_that_needs_another_one_is_a_usage_error(option: str, tmp_path: P
     assert (result.exit_code, "Usage:" in result.output, "bug" in result.output) == (2, True, False)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["promote", "m", "2", "--rollback"],
+        ["promote", "m", "--rollback", "--gate", "size=off"],
+        ["rollback", "m", "--release", "--to", "1"],
+        ["diff", "m", "--markdown", "--json"],
+    ],
+)
+def test_contradicting_options_are_usage_errors(arguments: list[str]) -> None:
+    """`repogen explain` has no page about them."""
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, "Usage:" in result.output, "explain" in result.output) == (2, True, False)
+
+
 def test_misspelled_command_has_a_suggestion() -> None:
     """The most similar command."""
     result = CliRunner().invoke(main, ["biuld"])

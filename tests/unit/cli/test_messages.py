@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from repogen.stores.azure import Azure
 from repogen.stores.gcs import Gcs
 from repogen.stores.s3 import S3
 from repogen.worker.requirements import require_installed
+from tests.support.scaled_models import Scaled, publish_scaled
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
@@ -96,6 +98,25 @@ def test_missing_spec_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(main, ["build"])
     assert (result.exit_code, result.stderr.count("repogen.yaml")) == (2, 1)
     assert "create one with `repogen init`" in result.stderr
+
+
+def test_serve_without_models(tmp_path: Path) -> None:
+    """It fails at once, unless models may be added later; the server is checked after that."""
+    arguments = [str(tmp_path), "--server", "foo"]
+    result = CliRunner().invoke(serve, arguments)
+    assert (result.exit_code, f"{tmp_path} has no models" in result.stderr) == (2, True)
+    result = CliRunner().invoke(serve, [*arguments, "--poll"])
+    assert (result.exit_code, "--server 'foo" in result.stderr) == (2, True)
+
+
+def test_deploy_with_a_certificate_that_does_not_exist(tmp_path: Path) -> None:
+    """A wrong option is exit code 2; no server is contacted."""
+    publish_scaled(tmp_path, "m", Scaled(1.0))
+    file = str(tmp_path / "absent.pem")
+    arguments = ["deploy", "--repository", str(tmp_path), "--server", "localhost:1", "--tls-root", file, "--json"]
+    result = CliRunner().invoke(main, arguments)
+    (server,) = json.loads(result.stdout)["servers"]
+    assert (result.exit_code, server["error"]["code"]) == (2, "server.tls")
 
 
 class Triton:

@@ -49,3 +49,5 @@ def test_texts_about_a_server_that_rejects_requests() -> None:
     for text in (hint, error.hint, rollout.unload("m").note):
         assert text.startswith("the server is in mode poll or none")
     assert "run `repogen deploy` with a --timeout" in error.hint
+    assert "start it with --model-control-mode=explicit" in error.hint
+    assert "if `repogen serve` started it, with `repogen serve --poll`" in error.hint

@@ -161,5 +161,5 @@ def test_unreadable_certificate_is_an_error(tmp_path: Path) -> None:
         "no.pem",
     ]
     result = CliRunner().invoke(main, command)
-    assert result.exit_code == 6
+    assert result.exit_code == 2
     assert "error: no.pem cannot be used for TLS: No such file or directory" in result.output

@@ -291,5 +291,5 @@ def test_command(three: Publisher) -> None:
     result = CliRunner().invoke(main, [*arguments, "--release"])
     assert result.output.endswith("\n\nm: serves version 3 instead of 1\n")
     result = CliRunner().invoke(main, [*arguments, "--release", "--to", "1"])
-    assert (result.exit_code, "--release and --to are mutually exclusive" in result.output) == (2, True)
+    assert (result.exit_code, "Error: --release and --to are mutually exclusive" in result.output) == (2, True)
     assert PublishError.exit_code == 7
