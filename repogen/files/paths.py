@@ -161,6 +161,24 @@ def foreign_link(path: Path, owner: int | None = None) -> str:
     return next((link for link, user in links.items() if user != status.st_uid), "")
 
 
+def foreign_link_in(directory: Path) -> str:
+    """Return a ``foreign_link`` to a directory, to an entry of it, or to an entry of a directory in it; "" if none.
+
+    A directory that cannot be read has no entries.
+    """
+    entries = _entries(directory)
+    inner = [path for entry in entries if is_directory(entry) for path in _entries(entry)]
+    links = (path for path in (*entries, *inner) if path.is_symlink())
+    return next(filter(None, map(foreign_link, (directory, *links))), "")
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
 def require_no_foreign_link(path: Path) -> None:
     """Require that a path that is read does not lead through a ``foreign_link``.
 

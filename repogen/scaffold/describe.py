@@ -10,6 +10,7 @@ from pathlib import Path
 from repogen.errors import SourceError, SpecError
 from repogen.files.archive import open_archive
 from repogen.files.content import ContentError
+from repogen.files.paths import require_no_foreign_link
 from repogen.files.url import is_url
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import is_model, models_of
@@ -37,7 +38,8 @@ def describe(path: str, directory: Path, hints: Hints = NO_HINTS) -> SpecDescrip
         hints: What the user knows about the model.
 
     Raises:
-        SpecError: The path does not exist, a hint does not apply, or it is not a supported kind of model.
+        SpecError: The path does not exist, or is behind a symlink of another user; a hint does not apply; or it is not
+            a supported kind of model.
         MissingExtraError: A package that reads this kind of file is not installed.
         WorkLimitError: The models need too much time or memory.
     """
@@ -84,6 +86,7 @@ def describe_model(path: str, directory: Path, hints: Hints = NO_HINTS) -> Model
         return describe_callable(reference["module"], reference["attribute"], directory, hints)
     if not model_path.exists():
         raise _unsupported_error(path, "does not exist")
+    require_no_foreign_link(model_path)
     _require_no(hints, "a model in a file", "weights")
     relative = os.path.relpath(model_path, directory)
     described = (

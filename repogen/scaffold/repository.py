@@ -23,7 +23,7 @@ from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, open_inside, read_inside
 from repogen.files.content import ContentError, read_stream
-from repogen.files.paths import FOREIGN_LINK, foreign_link
+from repogen.files.paths import FOREIGN_LINK, foreign_link_in
 from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.filesystem import opened_directory
@@ -205,7 +205,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
     """
     if not re.fullmatch(MODEL_NAME, directory.name):
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
-    if link := foreign_link(directory):
+    if link := foreign_link_in(directory):
         raise _unsupported(f"{link} {FOREIGN_LINK}")
     file, root, has_config = directory / CONFIG_FILE, Path(os.path.realpath(directory)), True
     try:

@@ -25,7 +25,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
-from repogen.files.paths import FOREIGN_LINK, foreign_link
+from repogen.files.paths import FOREIGN_LINK, foreign_link_in
 from repogen.files.work_limit import WorkLimitError, raise_if_exceeded, work_limit
 from repogen.repository.ensembles import steps_reason
 from repogen.repository.layout import MODEL_FILES, requirements_in
@@ -262,7 +262,7 @@ def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
     if _has_too_many_links(model):
         yield f"its links lead to more than {_MAX_DIRECTORIES} directories or {_MAX_ENTRIES} files, which Triton reads"
         return
-    if link := _foreign_link(model):
+    if link := foreign_link_in(model):
         yield f"{link} {FOREIGN_LINK}"
         return
     if not is_safe_name(model.name):
@@ -275,15 +275,6 @@ def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
         for path in (path for directory in _directories(model) for path in sorted(directory.iterdir())):
             if path.name == config.runtime or any(fnmatchcase(path.name, pattern) for pattern in _LIBRARIES):
                 yield f"{path.relative_to(model.parent)} is a file that Triton would run as code"
-
-
-def _foreign_link(model: Path) -> str:
-    """Return a link of another user in a model, or on the way to it, that leads to what this user owns."""
-    for directory in _directories(model):
-        links = [directory, *(entry for entry in directory.iterdir() if entry.is_symlink())]
-        if link := next(filter(None, map(foreign_link, links)), ""):
-            return link
-    return ""
 
 
 def _code(config: ModelConfig) -> Iterator[str]:

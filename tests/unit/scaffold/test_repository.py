@@ -529,12 +529,23 @@ def test_config_that_is_a_link_out_of_the_model_is_not_read(repository: Path, tm
     assert "p" not in {model.name for model in description.models}
 
 
-def test_model_behind_a_link_of_another_user_is_omitted(repository: Path, tmp_path: Path) -> None:
+def test_file_behind_a_link_of_another_user(tmp_path: Path) -> None:
+    """The spec would have the names and shapes of a private graph."""
+    onnx.save_model(graphs.matmul(), tmp_path / "private.onnx")
+    (tmp_path / "m.onnx").symlink_to("private.onnx")
+    os.chown(tmp_path / "m.onnx", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(SpecError) as caught:
+        describe(str(tmp_path / "m.onnx"), tmp_path)
+    assert caught.value.code == "foreign-link"
+
+
+@pytest.mark.parametrize("link", ["p", "p/1", "m/1/model.onnx"])
+def test_model_behind_a_link_of_another_user_is_omitted(repository: Path, tmp_path: Path, link: str) -> None:
     """Its files could be private."""
     name_labels(repository)
-    (repository / "p").rename(tmp_path / "private")
-    (repository / "p").symlink_to(tmp_path / "private")
-    os.chown(repository / "p", 65534, 65534, follow_symlinks=False)
+    (repository / link).rename(tmp_path / "private")
+    (repository / link).symlink_to(tmp_path / "private")
+    os.chown(repository / link, 65534, 65534, follow_symlinks=False)
     omitted = describe(str(repository), tmp_path / "a" / "b").omitted
     assert any("is a symlink of another user" in line for line in omitted)
 
