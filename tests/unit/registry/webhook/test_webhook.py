@@ -224,7 +224,18 @@ def test_slow_requests_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> N
                         pass
                 except ConnectionResetError:
                     pass
-        assert post(receiver, *signed(at=time.time()))[0] == 200
+        monkeypatch.setattr(receiver_module, "_REQUEST_SECONDS", 60.0)
+        assert status_of_repeated_post(receiver) == 200
+
+
+def status_of_repeated_post(receiver: Receiver) -> int:
+    """Return the status of the first response: a request that has just ended may still count for a moment."""
+    for _ in range(100):
+        try:
+            return int(post(receiver, *signed(at=time.time()))[0])
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)
+    return 0
 
 
 def test_address_in_use(listening: Receiver) -> None:
