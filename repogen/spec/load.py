@@ -10,6 +10,7 @@ from yaml.reader import Reader
 
 from repogen.errors import SpecError
 from repogen.files import open_regular
+from repogen.files.paths import require_no_foreign_link
 from repogen.files.url import RepositoryUrl, location
 from repogen.files.work_limit import work_limit
 from repogen.spec.document import Node, Rejected, compose, data
@@ -92,9 +93,11 @@ def read_spec(path: Path) -> bytes:
     """Return the bytes of a spec.
 
     Raises:
-        SpecError: It does not exist, can't be read, or is too large.
+        SpecError: It does not exist, can't be read, or is too large; or it is behind a symlink of another user, which
+            could lead to a private project of this user.
     """
     try:
+        require_no_foreign_link(path)
         if path.is_dir():
             raise SpecError(
                 f"{path} is a directory, not a spec",

@@ -99,6 +99,19 @@ def test_unreadable_file_is_a_spec_error(name: str, message: str, tmp_path: Path
         load_spec(tmp_path / name)
 
 
+@pytest.mark.parametrize("link", ["link.yaml", "link/repogen.yaml"])
+def test_spec_behind_a_link_of_another_user(tmp_path: Path, link: str) -> None:
+    """It could be that of a private project, whose models would be published for every user."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "repogen.yaml").write_text("models: {}", encoding="utf-8")
+    path = tmp_path / link.partition("/")[0]
+    path.symlink_to("project/repogen.yaml" if link.endswith("link.yaml") else "project")
+    os.chown(path, 65534, -1, follow_symlinks=False)
+    with pytest.raises(SpecError) as caught:
+        load_spec(tmp_path / link)
+    assert caught.value.code == "foreign-link"
+
+
 def test_fifo_is_a_spec_error(tmp_path: Path) -> None:
     """A FIFO is not opened, and the message has no number of a system error."""
     os.mkfifo(tmp_path / "fifo.yaml")
