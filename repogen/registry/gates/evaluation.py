@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import GateResult, Verdict
 from repogen.errors import RepogenError, SpecError
+from repogen.files.paths import require_no_foreign_link
 from repogen.registry.gates.interface import (
     Champion,
     Gate,
@@ -57,6 +58,8 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
         finding = next(check_evaluation(options.callable, root, ()), None)
         if finding is not None:
             raise SpecError(f"evaluation gate: {finding.what}", finding.hint, code="promotion.evaluation-callable")
+        if options.data is not None:
+            require_no_foreign_link(root / options.data)
         if options.data is not None and not (root / options.data).is_file():
             raise SpecError(
                 f"evaluation gate: data file not found: {options.data}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,18 @@ def test_errors(three: Publisher, tmp_path: Path) -> None:
         assert (caught.value.code, int(caught.value.exit_code)) == (code, 2)
     with pytest.raises(RepogenError, match="is not a directory"):
         repogen.diff("m", repository=three.repository, against=tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["m/1/config.pbtxt", "m/1", "m"])
+def test_link_of_another_user(three: Publisher, tmp_path: Path, name: str) -> None:
+    """The texts of a private model would be in a comment on a pull request."""
+    path = three.repository / name
+    path.rename(tmp_path / "private")
+    path.symlink_to(tmp_path / "private")
+    os.chown(path, 65534, -1, follow_symlinks=False)
+    with pytest.raises(RepogenError) as caught:
+        repogen.diff("m", repository=three.repository)
+    assert caught.value.code == "foreign-link"
 
 
 def test_command(three: Publisher) -> None:

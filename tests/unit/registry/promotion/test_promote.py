@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -319,8 +320,15 @@ def test_missing_file_of_an_evaluation_gate_is_reported_before_any_download(
     """The file of the callable, and the data."""
     register()
     (tmp_path / "g.py").write_text("def f(predict, data): return 1.0\n", encoding="utf-8")
+    (tmp_path / "private").touch()
+    (tmp_path / "link.npz").symlink_to("private")
+    os.chown(tmp_path / "link.npz", 65534, -1, follow_symlinks=False)
     codes = []
-    for flags in (("evaluation=h.py:f",), ("evaluation=g.py:f", "evaluation.data=h.npz")):
+    for flags in (
+        ("evaluation=h.py:f",),
+        ("evaluation=g.py:f", "evaluation.data=h.npz"),
+        ("evaluation=g.py:f", "evaluation.data=link.npz"),
+    ):
         request = PromotionRequest("m", None, "champion", with_flags(GatesSpec(), flags), tmp_path)
         codes.append(error_code(lambda: promote(registry, request, Silent())))  # noqa: B023 - called at once
-    assert codes == ["promotion.evaluation-callable", "promotion.evaluation-data"]
+    assert codes == ["promotion.evaluation-callable", "promotion.evaluation-data", "foreign-link"]
