@@ -11,7 +11,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_
 from repogen.artifacts.page import RenderedReport
 from repogen.errors import SpecError
 from repogen.files import is_inside, read_inside, reason
-from repogen.files.paths import foreign_link_error, foreign_link_in, require_no_foreign_link
+from repogen.files.paths import require_no_foreign_link, require_no_foreign_link_in
 from repogen.files.url import location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.reporting.results import REPORTS, Results, read_results, write_file
@@ -79,9 +79,8 @@ def _contents(repository: Path) -> tuple[VersionsReport, dict[str, str]]:
     """Return the versions of a repository, and the text of each model's config.pbtxt."""
     with work_limit(str(repository), COMMAND_SECONDS):
         listing = list_versions(repository, (), lambda: None)
-        for link in (foreign_link_in(model.path) for model in listing.models):
-            if link:
-                raise foreign_link_error(link)
+        for model in listing.models:
+            require_no_foreign_link_in(model.path)
         models = tuple(_without_texts_elsewhere(model, repository) for model in listing.models)
         return replace(listing, models=models), {model.name: _config(model, repository) for model in models}
 

@@ -1,5 +1,7 @@
-"""Names of the files in a model's directory and in a version's directory."""
+"""Names of the files in a repository's root, in a model's directory and in a version's directory."""
 
+OWNER_FILE = "repogen.json"
+"""Which command owns the repository, in its root."""
 MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 PYTHON_FILE = "model.py"

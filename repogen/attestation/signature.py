@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 SIGNATURE_CODE = "verify.signature"
 """The code of the error for a version or model without the required signature."""
+_SIGN_HINT = (
+    "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it; `repogen verify` "
+    "shows all differences"
+)
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"
 _NEW_FILE = f"{SIGNATURE_FILE}.new"
@@ -417,17 +421,13 @@ def require_signed_directory(model: Path | None, signer: TrustedSigner | None) -
 
 def _require_signed_entries(model: Path) -> None:
     if names := unsigned_entries(model):
-        raise _rejected(model.name, f"its directory has files that are not signed: {', '.join(names)}")
+        problem = f"its directory has files that are not signed: {', '.join(names)}"
+        raise _rejected(model.name, problem, "delete these files; `repogen verify` shows all differences")
 
 
 def _unreadable(model: Path, error: OSError) -> PublishError:
     return _rejected(model.name, f"its directory cannot be read: {reason(error)}")
 
 
-def _rejected(name: str, problem: str) -> PublishError:
-    return PublishError(
-        f"{name} is rejected: {problem}",
-        "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it; `repogen "
-        "verify` shows all differences",
-        code=SIGNATURE_CODE,
-    )
+def _rejected(name: str, problem: str, hint: str = _SIGN_HINT) -> PublishError:
+    return PublishError(f"{name} is rejected: {problem}", hint, code=SIGNATURE_CODE)

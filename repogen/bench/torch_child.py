@@ -13,8 +13,7 @@ from repogen.artifacts.source import Eager, Program, Script
 from repogen.bench.jobs import EVENT, TORCH_JOB, RunnerEvent, TorchJob
 from repogen.bench.loop import follow
 from repogen.errors import BenchError, RepogenError
-from repogen.files.npz import read_npz
-from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, first_golden_inputs, read_golden, unpacked
+from repogen.repository.golden import GOLDEN_JSON, first_golden_inputs, golden_arrays, read_golden, unpacked
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.load import load_source
 from repogen.source.torch.flat import FlatModule
@@ -112,7 +111,7 @@ def _check_outputs(source: SourceModel, job: TorchJob) -> None:
         return
     inputs = first_golden_inputs(job.version_dir, job.batched) or {}
     golden = read_golden(job.version_dir)
-    arrays = read_npz(job.version_dir / GOLDEN_NPZ)
+    arrays = golden_arrays(job.version_dir)
     case = next(case for case in golden.cases if case.batch > 0 or not job.batched)
     expected = {tensor.name: unpacked(arrays, tensor.key) for tensor in case.outputs}
     result = difference(expected, source.reference(inputs), golden.tolerances)

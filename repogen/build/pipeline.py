@@ -27,7 +27,6 @@ from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.build.shards import select_shard
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_directory
-from repogen.files.url import relative_text
 from repogen.registry.mlflow.uri import REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file, tracking_of
 from repogen.repository.layout import model_dir
 from repogen.repository.ownership import require_built
@@ -154,8 +153,7 @@ def _with_signing_note(report: ModelReport, repository: Path, options: BuildOpti
     if key is None or os.path.lexists(model_dir(repository, name) / str(version) / SIGNATURE_FILE):
         return report
     option = "--sign-keyless" if key.private_key is None else "--sign-key FILE"
-    place = relative_text(repository if options.store is None else options.store.copy.url)
-    command = f"repogen sign {name}@{version} {option} --repository {place}"
+    command = f"repogen sign {name}@{version} {option} --repository {options.place(repository)}"
     return replace(report, notes=(*report.notes, f"version {version} is not signed: `{command}` signs it"))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from repogen.artifacts.serving import NO_CREDENTIALS
+from repogen.files.url import relative_text
 from repogen.machine import available_processors
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ class BuildOptions:
     shard: Shard | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
     executor: str = "local"
+
+    def place(self, repository: Path) -> str:
+        """Return the repository to publish to as a word of a command line: its path, or the URL of a store."""
+        return shlex.quote(relative_text(repository if self.store is None else self.store.copy.url))
 
 
 @dataclass(frozen=True)

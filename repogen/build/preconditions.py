@@ -21,7 +21,6 @@ from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from repogen.build.plan import BuildPlan
     from repogen.spec.models import Spec
@@ -99,27 +98,25 @@ def check_repository(plan: BuildPlan, name: str) -> None:
         if step.model not in plan.pending:
             require_step(directory)
         if step.version is None:
-            _require_newest_served(directory, builds=step.model in plan.pending)
+            _require_newest_served(plan, step.model)
         if step.version is not None:
             existing = [next_version(directory)] if step.model in plan.pending else versions(directory)
             require_version(step.version, existing, step.model, f"models.{name}.source.steps")
 
 
-def _require_newest_served(directory: Path, *, builds: bool) -> None:
+def _require_newest_served(plan: BuildPlan, step: str) -> None:
     """Require that the version of a step that an ensemble is verified with is served.
-
-    Args:
-        directory: The directory of the step's model.
-        builds: Whether this build publishes a newer version of it.
 
     Raises:
         PublishError: Another version is held.
     """
+    directory = model_dir(plan.repository, step)
     held = hold_of(directory)
-    if held is not None and (builds or held != latest_version(directory)):
+    if held is not None and (step in plan.pending or held != latest_version(directory)):
+        place = plan.options.place(plan.repository)
         raise PublishError(
-            f"its step {directory.name} is held at version {held}, but the ensemble would be verified with another one",
-            f"end the hold with `repogen rollback {directory.name} --release`",
+            f"its step {step} is held at version {held}, but the ensemble would be verified with another one",
+            f"end the hold with `repogen rollback {step} --release --repository {place}`",
             code="ensemble.held-step",
         )
 

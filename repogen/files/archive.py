@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.files.content import ContentError, open_regular, require_allocated, size_text
+from repogen.files.inside import open_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,14 +62,18 @@ class Archive:
 
 
 @contextmanager
-def open_archive(path: Path) -> Iterator[Archive]:
+def open_archive(path: Path, root: Path | None = None) -> Iterator[Archive]:
     """Open a zip archive while the block runs.
+
+    Args:
+        path: The archive.
+        root: A directory without symlinks that the archive must be in, see ``open_inside``; None for any place.
 
     Raises:
         ContentError: It is not a zip archive, is damaged, or has two members of the same name.
-        OSError: It can't be opened, is not a regular file, or is a sparse file.
+        OSError: It can't be opened, is not a regular file, is a sparse file, or leads out of ``root``.
     """
-    with open_regular(path) as stream:
+    with open_regular(path) if root is None else open_inside(path, root, root) as stream:
         require_allocated(stream)
         try:
             opened = zipfile.ZipFile(stream)

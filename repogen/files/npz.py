@@ -32,12 +32,13 @@ _LENGTHS = {(1, 0): Struct("<H"), (2, 0): Struct("<I")}
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def read_npz(path: Path, *, compressed: bool = True) -> dict[str, Array]:
+def read_npz(path: Path, *, compressed: bool = True, root: Path | None = None) -> dict[str, Array]:
     """Return the arrays of an ``.npz`` file by name.
 
     Args:
         path: The file. Its arrays must fit into 2 GiB, or into the size of the file if that is larger.
         compressed: Whether its arrays may be larger than the file; repogen itself writes them as they are.
+        root: A directory that the file must be in, see ``open_archive``.
 
     Raises:
         ContentError: It is not such a file, is damaged or too large, or contains something else than arrays of numbers
@@ -45,7 +46,7 @@ def read_npz(path: Path, *, compressed: bool = True) -> dict[str, Array]:
         OSError: It can't be opened.
     """
     limit = max(MAX_UNPACKED_BYTES if compressed else 0, path.stat().st_size)
-    with open_archive(path) as archive:
+    with open_archive(path, root) as archive:
         if archive.unpacked_bytes > limit:
             raise ContentError(f"contains arrays of more than {size_text(limit)} in total")
         return {name.removesuffix(_ENDING): _array(archive, name, limit) for name in archive.names}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _MAX_NAME_BYTES = 255
 _MAX_PATH = 4096
 """Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
-_MAX_LINKS = 40  # as in Linux
+MAX_LINKS = 40
+"""Number of symlinks that are followed on the way to a path, as in Linux."""
 FOREIGN_LINK = "is a symlink of another user, who does not own what it leads to"
 """What messages say about a ``foreign_link``."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
@@ -189,6 +190,16 @@ def require_no_foreign_link(path: Path) -> None:
         raise foreign_link_error(link)
 
 
+def require_no_foreign_link_in(directory: Path) -> None:
+    """Require that a directory that is read has no ``foreign_link_in`` it.
+
+    Raises:
+        SpecError: It has one.
+    """
+    if link := foreign_link_in(directory):
+        raise foreign_link_error(link)
+
+
 def foreign_link_error(link: str) -> SpecError:
     """Return the error for a ``foreign_link``."""
     return SpecError(
@@ -216,7 +227,7 @@ def entries_to(path: Path) -> Iterator[tuple[str, os.stat_result | None]]:
         yield current, status
         if target is not None:
             links += 1
-            if links > _MAX_LINKS:
+            if links > MAX_LINKS:
                 return
             pending = [each for each in target.split("/") if each not in {"", "."}] + pending
             current = "/" if target.startswith("/") else parent

@@ -9,12 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.files.paths import FOREIGN_LINK, foreign_link_error
+from repogen.files.paths import FOREIGN_LINK, MAX_LINKS, foreign_link_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_MAX_LINKS = 40  # as in Linux
 
 
 class ForeignLinkError(PermissionError):
@@ -119,7 +117,7 @@ class _Walk:
                 target = os.readlink("", dir_fd=descriptor)
             finally:
                 os.close(descriptor)
-            if count > _MAX_LINKS:
+            if count > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.path)
             if status.st_uid not in self._trusted:
                 self._links.append((os.path.join(self.path, name), status.st_uid, len(self._names)))  # noqa: PTH118

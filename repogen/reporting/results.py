@@ -17,9 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from repogen.artifacts.tuning import TuningRecord
-from repogen.files import is_foreign_in_public, read_bytes
+from repogen.errors import SpecError
+from repogen.files import is_foreign_in_public, read_inside
 from repogen.files.content import ContentError, require_few_values
-from repogen.files.resolve import directory_to_write
+from repogen.files.resolve import directory_to_write, resolved
 from repogen.reporting.json import as_dict
 from repogen.reporting.json_types import BenchDocument, BuildDocument
 
@@ -60,9 +61,13 @@ def read_results(directory: Path, name: str) -> Results:
     """Return the results of a model; those that do not exist or cannot be read are None."""
     if Path(name).name != name:
         return Results()
-    build = _read(result_file(directory, "build", name), _BUILD.validate_json)
-    bench = _read(result_file(directory, "bench", name), _BENCH.validate_json)
-    tuning = _read(result_file(directory, "tune", name), _TUNE.validate_json)
+    try:
+        root = resolved(directory)
+    except SpecError:  # behind a symlink of another user
+        return Results()
+    build = _read(result_file(root, "build", name), root, _BUILD.validate_json)
+    bench = _read(result_file(root, "bench", name), root, _BENCH.validate_json)
+    tuning = _read(result_file(root, "tune", name), root, _TUNE.validate_json)
     return Results(
         next((model for model in build["models"] if model["name"] == name), None) if build else None,
         bench if bench and [model["name"] for model in bench["models"]] == [name] else None,
@@ -144,9 +149,10 @@ def _write_json(document: object, directory: Path, path: Path) -> None:
     write_file(json.dumps(document, indent=1) + "\n", path, directory.parents[len(REPORTS.parts) - 1])
 
 
-def _read(path: Path, decode: Callable[[bytes], _Result]) -> _Result | None:
+def _read(path: Path, root: Path, decode: Callable[[bytes], _Result]) -> _Result | None:
+    """Return a result; None if it is missing, is not a result, or leads out of ``root``, see ``open_inside``."""
     try:
-        content = read_bytes(path)
+        content = read_inside(path, root, root)
         require_few_values(content)
         result = decode(content)
         return result if _is_plottable(from_json(content)) else None

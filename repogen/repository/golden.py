@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 
 from repogen.artifacts.built_model import Golden, GoldenCase
 from repogen.files.content import ContentError
+from repogen.files.resolve import resolved
 from repogen.repository.decode import (
     INT64_MAX,
     SCHEMA,
@@ -168,11 +169,25 @@ def first_golden_inputs(directory: Path, batched: bool) -> dict[str, Array] | No
     return None if case is None else _inputs(directory, [case])[0]
 
 
-def _inputs(directory: Path, cases: Sequence[GoldenCase]) -> list[dict[str, Array]]:
-    from repogen.files.npz import read_npz  # noqa: PLC0415 - as above
+def golden_arrays(directory: Path) -> dict[str, Array]:
+    """Return the arrays of ``golden.npz`` by name.
 
+    It must be a file in the directory, and not behind a symlink of another user: its content may be sent to a server.
+
+    Raises:
+        ContentError: It is damaged.
+        OSError: It can't be read, or leads out of the directory.
+        SpecError: A symlink of another user leads to the directory.
+    """
+    from repogen.files.npz import read_npz  # noqa: PLC0415 - reading a manifest does not need NumPy
+
+    root = resolved(directory)
+    return read_npz(root / GOLDEN_NPZ, compressed=False, root=root)
+
+
+def _inputs(directory: Path, cases: Sequence[GoldenCase]) -> list[dict[str, Array]]:
     try:
-        arrays = read_npz(directory / GOLDEN_NPZ, compressed=False)
+        arrays = golden_arrays(directory)
         return [{tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs} for case in cases]
     except (ContentError, KeyError, ValueError) as error:
         raise malformed(GOLDEN_NPZ, f"lacks {error}" if isinstance(error, KeyError) else str(error)) from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import (
     CONFIG_FILE,
     MAX_CONFIG_BYTES,
+    OWNER_FILE,
     PACKED_CODE_FILE,
     PYTHON_FILE,
     REQUIREMENTS_FILE,
@@ -26,7 +27,6 @@ from repogen.repository.decode import malformed
 if TYPE_CHECKING:
     from pathlib import Path
 
-_OWNER_FILE = "repogen.json"  # of repogen.repository.ownership
 PROBE_PREFIX = ".repogen-probe-"
 """Prefix of the files that `repogen build` renames to test that it can publish."""
 
@@ -46,7 +46,7 @@ def model_dir(repository: Path, name: str) -> Path:
     Raises:
         PublishError: The name would escape the repository, hide the model, or be that of repogen's own file.
     """
-    if not name.isprintable() or name in {"", _OWNER_FILE} or name.startswith(".") or "/" in name:
+    if not name.isprintable() or name in {"", OWNER_FILE} or name.startswith(".") or "/" in name:
         raise PublishError(
             f"{name!r} cannot be the name of a model's directory",
             "use letters, digits, `_` and `-`",

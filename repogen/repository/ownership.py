@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
+from repogen.artifacts.file_names import OWNER_FILE
 from repogen.errors import PublishError
 from repogen.repository.decode import SCHEMA, Document, read_record
 from repogen.repository.layout import is_model, models_of
@@ -20,7 +21,6 @@ from repogen.repository.layout import is_model, models_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-OWNER_FILE = "repogen.json"
 NEW_OWNER_FILE = f".{OWNER_FILE}.new"
 """Temporary name under which the file is written before it is renamed."""
 

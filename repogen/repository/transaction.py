@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, OWNER_FILE
 from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_by, named_records, path_in_model
 from repogen.errors import PublishError
 from repogen.files import reason
@@ -17,7 +17,7 @@ from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import Filesystem, make_directory, opened_directory, sync
 from repogen.repository.layout import config_bytes, journal_path
 from repogen.repository.manifest import damaged_named_files
-from repogen.repository.ownership import NEW_OWNER_FILE, OWNER_FILE
+from repogen.repository.ownership import NEW_OWNER_FILE
 from repogen.repository.recovery import Journal
 
 if TYPE_CHECKING:

@@ -190,7 +190,8 @@ def unpack_wheel(
     """
     progress.step("", f"installing {wheel.file.split('-')[0]} {wheel.file.split('-')[1]}")
     with tempfile.TemporaryDirectory(prefix=_STAGING, dir=part.parent) as folder:
-        archive = wheels.collect(wheel, source) if source else wheels.fetch(wheel, tag, Path(folder), progress)
+        private = Path(folder)
+        archive = wheels.collect(wheel, source, private) if source else wheels.fetch(wheel, tag, private, progress)
         wheels.unpack(archive, part, destination_of)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from repogen.errors import ServerError
+from repogen.files import open_regular
 from repogen.repository.digest import sha256_file
 from repogen.serving.environment import without_secrets
 
@@ -199,13 +200,26 @@ def platform_flags(tag: str) -> list[str]:
     ]
 
 
-def collect(wheel: Wheel, source: Path) -> Path:
-    """Return the path of a wheel in the directory ``source``.
+def collect(wheel: Wheel, source: Path, folder: Path) -> Path:
+    """Copy a wheel from the directory ``source``, and return the path of the copy.
+
+    The copy is verified, because another user may be able to replace the original between two reads.
+
+    Args:
+        wheel: The wheel.
+        source: The directory.
+        folder: A private directory.
 
     Raises:
         ServerError: It does not exist, or its digest differs from the lock's.
+        OSError: It cannot be copied.
     """
-    return _verify(source / wheel.file, wheel)
+    original, copy = source / wheel.file, folder / wheel.file
+    if not original.is_file():
+        raise _missing_error(original)
+    with open_regular(original) as reader, copy.open("xb") as writer:
+        shutil.copyfileobj(reader, writer, _BLOCK)
+    return _verify(copy, wheel, original)
 
 
 def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str | None]) -> None:
@@ -250,13 +264,18 @@ def _unpack(archive: Path, destination: Path, destination_of: Callable[[str], st
             target.chmod(0o755 if executable else 0o644)
 
 
-def _verify(path: Path, wheel: Wheel) -> Path:
+def _missing_error(path: Path) -> ServerError:
+    return ServerError(f"{path.name} is not in {path.parent}", _OFFLINE_HINT, code="server.wheel-missing")
+
+
+def _verify(path: Path, wheel: Wheel, original: Path | None = None) -> Path:
+    """Return the path of a wheel that has the locked digest; ``original`` is what messages name, if it is a copy."""
     if not path.is_file():
-        raise ServerError(f"{wheel.file} is not in {path.parent}", _OFFLINE_HINT, code="server.wheel-missing")
+        raise _missing_error(path)
     digest = sha256_file(path)
     if digest != wheel.sha256:
         raise ServerError(
-            f"{path} is not the locked wheel: sha256 {digest}, expected {wheel.sha256}",
+            f"{original or path} is not the locked wheel: sha256 {digest}, expected {wheel.sha256}",
             "delete it and download it again",
             code="server.wheel-hash",
         )

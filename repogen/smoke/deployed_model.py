@@ -12,8 +12,7 @@ from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
 from repogen.files import reason
 from repogen.files.content import ContentError
-from repogen.files.npz import read_npz
-from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, read_golden, unpacked
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_arrays, read_golden, unpacked
 from repogen.smoke.compare import Comparison, compare
 from repogen.smoke.inference import WireTensor, single_request
 from repogen.triton_config.text.dims import client_dims, wire_array
@@ -208,7 +207,7 @@ def read_deployed_model(
     """
     try:
         golden = read_golden(version_dir, f"{version_dir.name}/{GOLDEN_JSON}")
-        arrays = _load_arrays(version_dir / GOLDEN_NPZ)
+        arrays = _load_arrays(version_dir)
     except FileNotFoundError:
         raise
     except OSError as error:  # a FIFO or a sparse file, for example
@@ -257,11 +256,11 @@ def _client_spec(spec: TensorSpec, view: TensorView, config: ModelConfig) -> Ten
     return replace(spec, shape=(*rows, *("?" if dim == -1 else dim for dim in view.dims)))
 
 
-def _load_arrays(path: Path) -> dict[str, Array]:
+def _load_arrays(version_dir: Path) -> dict[str, Array]:
     try:
-        return read_npz(path, compressed=False)
+        return golden_arrays(version_dir)
     except ContentError as error:
-        raise _damaged_error(f"{path.name} cannot be read: it {error}") from error
+        raise _damaged_error(f"{GOLDEN_NPZ} cannot be read: it {error}") from error
 
 
 def _wire_case(case: GoldenCase, arrays: Mapping[str, Array], config: ModelConfig) -> WireCase:

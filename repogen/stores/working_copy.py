@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, OWNER_FILE, UNCONFIRMED_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
 from repogen.files import MAX_TEXT_BYTES, is_plain_name, lack_of_space
 from repogen.files.tree import walk
@@ -31,7 +31,6 @@ from repogen.repository.decode import INT64_MAX
 from repogen.repository.digest import record_digest
 from repogen.repository.layout import archive_dir, reservation
 from repogen.repository.manifest import read_manifest
-from repogen.repository.ownership import OWNER_FILE
 from repogen.repository.version_policy import served_versions
 from repogen.stores.claim import MAX_BYTES, claimed_version, is_skipped
 from repogen.stores.interface import MAX_OBJECTS

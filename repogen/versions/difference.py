@@ -19,7 +19,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_file, reason
 from repogen.files.content import ContentError
-from repogen.files.paths import foreign_link_error, foreign_link_in
+from repogen.files.paths import require_no_foreign_link_in
 from repogen.files.work_limit import work_limit
 from repogen.onnx_graph.summary import GraphSummary, summarize
 from repogen.repository.compatibility import differences
@@ -61,8 +61,7 @@ def compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int |
 def _compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int | None]) -> DiffReport:
     for repository, _ in (before, after):
         require_models(repository, (name,))
-        if link := foreign_link_in(repository / name):
-            raise foreign_link_error(link)
+        require_no_foreign_link_in(repository / name)
     second = _find(after[0], read_model(after[0], name), after[1])
     limit = second.version if before[0] == after[0] else None
     first = _find(before[0], read_model(before[0], name), before[1], below=limit)

@@ -248,7 +248,7 @@ def _notes(repository: Path, record: ModelRecord, staged: StagedVersion, *, allo
         if built is not None and served is not None and not _was_verified_with(built, step, served):
             yield (
                 f"ensemble {ensemble} was verified with another version of {step}; to test it with the version that is "
-                f"served, run `repogen smoke --model {ensemble}`"
+                f"served, run `repogen smoke REPOSITORY --model {ensemble}`"
             )
 
 

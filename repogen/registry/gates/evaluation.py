@@ -58,9 +58,10 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
         finding = next(check_evaluation(options.callable, root, ()), None)
         if finding is not None:
             raise SpecError(f"evaluation gate: {finding.what}", finding.hint, code="promotion.evaluation-callable")
-        if options.data is not None:
-            require_no_foreign_link(root / options.data)
-        if options.data is not None and not (root / options.data).is_file():
+        if options.data is None:
+            return
+        require_no_foreign_link(root / options.data)
+        if not (root / options.data).is_file():
             raise SpecError(
                 f"evaluation gate: data file not found: {options.data}",
                 "its path is relative to the spec, or to the working directory if there is no spec",

@@ -406,8 +406,9 @@ def test_publish_rejects_unsigned_files_next_to_the_version(publisher: Publisher
     publisher.publish(weights=b"2")
     repogen.sign("m", key=key, repository=publisher.repository)
     _write(target / "m" / "numpy.py")
-    with pytest.raises(PublishError, match=r"its directory has files that are not signed: numpy\.py"):
+    with pytest.raises(PublishError, match=r"its directory has files that are not signed: numpy\.py") as caught:
         repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    assert caught.value.hint.startswith("delete these files")
     assert not (target / "m" / "2").exists()
     repogen.publish("m", source=publisher.repository, target=target)
     assert (target / "m" / "2").is_dir()

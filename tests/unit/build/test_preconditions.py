@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from repogen.artifacts.report import Status
 from repogen.build.pipeline import BuildOptions, build, plan_build
 from repogen.build.preconditions import check_preconditions
 from repogen.errors import MissingExtraError, PublishError, SpecError
+from repogen.files.url import relative_text
 from repogen.repository.hold import hold_text
 
 from .conftest import PLAIN, RecordedProgress, ensemble_of, write_spec
@@ -183,4 +185,8 @@ def test_step_that_is_held(
         publish_version(spec, "a", version)
     config = spec.repository / "a" / "config.pbtxt"
     config.write_text(hold_text(config.read_text(), 1))
-    assert [reason for reason, _ in errors(spec, dry_run=True).values()] == ([code] if code else [])
+    plan = check_preconditions(plan_build(spec, BuildOptions(dry_run=True)))
+    rejected = [report.error for report in plan.rejected.values() if report.error is not None]
+    place = shlex.quote(relative_text(spec.repository))
+    hint = f"end the hold with `repogen rollback a --release --repository {place}`"
+    assert [(error.code, error.hint) for error in rejected] == ([(code, hint)] if code else [])

@@ -504,6 +504,17 @@ def test_wrong_results_count_as_absent(tmp_path: Path) -> None:
     assert read_results(tmp_path, "missing") == Results()
 
 
+def test_results_of_another_directory_count_as_absent(tmp_path: Path) -> None:
+    """A link could lead to the results of another user's models, which the report would publish."""
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    published = ModelReport("m", Status.PUBLISHED, 1, "ab", "dynamo", parity_cases=1)
+    write_build_results(BuildReport(Path("r"), (published,)), own)
+    assert read_results(own, "m").build is not None
+    result_file(shared, "build", "m").parent.parent.mkdir(parents=True)
+    result_file(shared, "build", "m").parent.symlink_to(result_file(own, "build", "m").parent)
+    assert read_results(shared, "m") == Results()
+
+
 def set_value(document: Any, path: str, value: object) -> None:
     """Set a value in a document; a part of the path that is a number is an index."""
     *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repogen.artifacts.built_model import FileRecord, Golden, GoldenCase, GoldenTensor, Lossy, Quality
+from repogen.artifacts.file_names import OWNER_FILE
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import PublishError, RepogenError
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.golden import golden_from_json, golden_to_json, read_golden
 from repogen.repository.manifest import damaged_files, manifest_from_json, manifest_to_json, read_manifest
-from repogen.repository.ownership import OWNER_FILE, RepositoryKind, RepositoryOwner, read_owner
+from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable

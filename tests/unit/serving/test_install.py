@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -108,6 +109,32 @@ def test_wheel_with_another_digest_is_rejected(source: Path, installation: insta
         install.install(installation, Silent(), source)
 
     assert {path.name for path in installation.root.iterdir()} == {"tritonserver-2.51.0", "install.lock"}
+
+
+def test_wheel_that_is_replaced_while_it_is_installed(
+    source: Path, installation: install.Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner of ``--from DIR`` replaces it after its digest was compared: the file that was compared is unpacked."""
+    path = source / "onnxruntime-1.19.2-x.whl"
+
+    def compared(file: Path) -> str:
+        digest = sha256_file(file)
+        if file.name == path.name:
+            wheel(source, path.name, {"onnxruntime/__init__.py": "import hostile"})
+        return digest
+
+    monkeypatch.setattr(wheels, "sha256_file", compared)
+    install.install(installation, Silent(), source)
+    assert (installation.site / "onnxruntime" / "__init__.py").read_text() == ""
+
+
+def test_wheel_that_is_a_fifo_is_rejected(source: Path, installation: install.Installation) -> None:
+    """It is not waited for."""
+    path = source / "numpy-1.26.4-x.whl"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ServerError, match=r"numpy-1\.26\.4-x\.whl is not in"):
+        install.install(installation, Silent(), source)
 
 
 def test_missing_wheel_is_named(source: Path, installation: install.Installation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
-from repogen.errors import SmokeError
+from repogen.errors import SmokeError, SpecError
 from repogen.repository.decode import MalformedRecordError
+from repogen.repository.golden import golden_arrays
 from repogen.smoke.deployed_model import DeployedModel, WireCase, read_deployed_model
 from repogen.smoke.preparation import PreparedModel
 from repogen.smoke.sequence_checks import Unreachable, _position
 from repogen.triton_config.text.parse import parse
+from tests.support.swapping import swap_when_opened
 from tests.unit.smoke.conftest import CONFIG
 
 if TYPE_CHECKING:
@@ -65,6 +68,47 @@ def test_cases_are_read(tmp_path: Path) -> None:
     rows = np.ones((3, 2), np.float32)
     (case,) = deployed(tmp_path, GOLDEN, a=rows, b=rows).cases
     assert (case.batch, case.inputs["x"].shape) == (3, (3, 2))
+
+
+def test_arrays_are_in_the_version(tmp_path: Path) -> None:
+    """They are sent to a server: those that a symlink leads to are not."""
+    rows = np.ones((3, 2), np.float32)
+    np.savez(tmp_path / "secret.npz", a=rows, b=rows)
+    model = tmp_path / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "golden.npz").symlink_to(tmp_path / "secret.npz")
+    (model / "1" / "golden.json").write_bytes(GOLDEN)
+    prepared = PreparedModel(model, (1,), parse(CONFIG, "config.pbtxt"))
+    client: Any = None
+    with pytest.raises(SmokeError, match="leads out of"):
+        read_deployed_model(client, prepared, model / "1", MANIFEST)
+
+
+def test_arrays_behind_a_link_of_another_user(tmp_path: Path) -> None:
+    """A version, or the directory of a model, is not read behind such a link."""
+    deployed_in = tmp_path / "own"
+    deployed_in.mkdir()
+    rows = np.ones((3, 2), np.float32)
+    deployed(deployed_in, GOLDEN, a=rows, b=rows)
+    link = tmp_path / "link"
+    link.symlink_to(deployed_in)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(SpecError, match="is a symlink of another user") as caught:
+        golden_arrays(link / "1")
+    assert caught.value.code == "foreign-link"
+
+
+def test_arrays_of_a_version_that_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user puts a link in its place after it was examined."""
+    rows = np.ones((3, 2), np.float32)
+    for directory in (tmp_path / "own", tmp_path / "theirs"):
+        directory.mkdir()
+        deployed(directory, GOLDEN, a=rows, b=rows)
+    version = tmp_path / "theirs" / "1"
+    swap_when_opened(monkeypatch, version / "golden.npz", version, tmp_path / "own" / "1")
+    with pytest.raises(OSError, match="leads out of"):
+        golden_arrays(version)
+    assert version.is_symlink()
 
 
 def test_rows_above_the_largest_batch_are_left_out(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_ensemble_that_was_verified_with_another_version(tmp_path: Path) -> None
     (note,) = repogen.rollback("m", repository=repository).notes
     assert note == (
         "ensemble e was verified with another version of m; to test it with the version that is served, run `repogen "
-        "smoke --model e`"
+        "smoke REPOSITORY --model e`"
     )
 
 
