@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES
+from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.artifacts.page import RenderedReport
 from repogen.errors import SpecError
-from repogen.files import is_inside, read_inside, reason
-from repogen.files.paths import require_no_foreign_link, require_no_foreign_link_in
+from repogen.files import is_inside, read_bytes, reason
+from repogen.files.content import only_files_in
+from repogen.files.paths import require_no_foreign_link
 from repogen.files.url import location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.reporting.results import REPORTS, Results, read_results, write_file
+from repogen.repository.inventory import directories_of
 from repogen.stores.open import run
 from repogen.versions.listing import list_versions
 
 if TYPE_CHECKING:
-    from repogen.artifacts.inventory import ModelRecord, VersionsReport
+    from repogen.artifacts.inventory import VersionsReport
 
 
 def report(
@@ -76,36 +76,18 @@ def report(
 
 
 def _contents(repository: Path) -> tuple[VersionsReport, dict[str, str]]:
-    """Return the versions of a repository, and the text of each model's config.pbtxt."""
-    with work_limit(str(repository), COMMAND_SECONDS):
-        listing = list_versions(repository, (), lambda: None)
-        for model in listing.models:
-            require_no_foreign_link_in(model.path)
-        models = tuple(_without_texts_elsewhere(model, repository) for model in listing.models)
-        return replace(listing, models=models), {model.name: _config(model, repository) for model in models}
+    """Return the versions of a repository, and the text of each model's config.pbtxt.
 
-
-def _config(model: ModelRecord, repository: Path) -> str:
-    """Return the text of a model's config.pbtxt; empty if it can't be read, or is a link that leads elsewhere."""
-    for directory in (model.path, repository):
-        with suppress(OSError):
-            return read_inside(model.path / CONFIG_FILE, directory, limit=MAX_CONFIG_BYTES).decode(errors="replace")
-    return ""
-
-
-def _without_texts_elsewhere(model: ModelRecord, repository: Path) -> ModelRecord:
-    """Return a model without messages about files outside of the repository, which may quote them.
-
-    Other users may be able to read the report, but not the files.
+    Nothing outside of the repository is read: other users may be able to read the report, but not the files.
     """
-    versions = tuple(
-        replace(version, problem=_problem(version.path / MANIFEST_FILE, version.problem, repository))
-        for version in model.versions
-    )
-    return replace(model, versions=versions, problem=_problem(model.path / CONFIG_FILE, model.problem, repository))
+    with work_limit(str(repository), COMMAND_SECONDS), only_files_in(*directories_of(repository)):
+        listing = list_versions(repository, (), lambda: None)
+        return listing, {model.name: _config(model.path / CONFIG_FILE) for model in listing.models}
 
 
-def _problem(path: Path, problem: str, repository: Path) -> str:
-    if not problem or is_inside(path, path.parent) or is_inside(path, repository):
-        return problem
-    return f"{path.name} is a symlink that leads out of the repository"
+def _config(path: Path) -> str:
+    """Return the text of a config.pbtxt; empty if it can't be read."""
+    try:
+        return read_bytes(path, MAX_CONFIG_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

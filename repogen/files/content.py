@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.files.paths import is_below, leads_out
 from repogen.files.work_limit import count_file, is_counted, shared
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import BufferedReader
-    from pathlib import Path
 
 MAX_TEXT_BYTES = 16 * 2**20
 """Limit for text that has no smaller one: JSON, code, class names. Real files have kilobytes."""
@@ -21,6 +25,10 @@ _MAX_HOLES = 2**30
 """Bytes of all files of a command that may be without space on the disk, in addition to as many as have space."""
 _BLOCK = 512
 """Bytes of a block in the status of a file, on any filesystem."""
+
+_DESCRIPTORS = Path("/proc/self/fd")
+_DIRECTORIES: ContextVar[tuple[Path, ...]] = ContextVar("directories", default=())
+"""The directories in which files may be opened, without symlinks; none for any."""
 
 
 class ContentError(ValueError):
@@ -33,16 +41,63 @@ def open_regular(path: Path) -> BufferedReader:
     The limits of ``work_limit`` grow with its size on the disk.
 
     Raises:
-        OSError: It cannot be opened, or it is a directory, a FIFO, a socket or a device.
+        OSError: It cannot be opened, or it is a directory, a FIFO, a socket or a device, or it is not in a directory of
+            ``only_files_in``.
     """
     stream = open(path, "rb", opener=_open)  # noqa: SIM115 - Path.open has no opener; the caller closes it
     status = os.fstat(stream.fileno())
     if not stat.S_ISREG(status.st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
+    if directories := _DIRECTORIES.get():
+        with closed_after_error(stream):
+            target = opened_path(stream, path)
+            if not any(is_below(target, directory) for directory in directories):
+                raise leads_out(path, directories[0])
     if is_counted():
         count_file(status, status.st_size - _holes(stream.fileno(), status))
     return stream
+
+
+@contextmanager
+def only_files_in(*directories: Path) -> Iterator[None]:
+    """Let ``open_regular`` open only files in one of these directories while the block runs in this thread.
+
+    What was opened is compared, not its name: another user may exchange a part of the path for a symlink at any time.
+
+    Args:
+        directories: Paths without symlinks.
+    """
+    token = _DIRECTORIES.set(directories)
+    try:
+        yield
+    finally:
+        _DIRECTORIES.reset(token)
+
+
+@contextmanager
+def closed_after_error(stream: BufferedReader) -> Iterator[None]:
+    """Close a file if the block raises an error."""
+    try:
+        yield
+    except BaseException:
+        stream.close()
+        raise
+
+
+def opened_path(stream: BufferedReader, path: Path) -> Path:
+    """Return the path of an open file, without symlinks; ``path`` is its name if the system has no ``/proc``.
+
+    Raises:
+        OSError: The system has no ``/proc``, and the name now leads to another file.
+    """
+    try:
+        return Path(os.readlink(_DESCRIPTORS / str(stream.fileno())))  # noqa: PTH115 - tests replace it
+    except OSError:
+        target = Path(os.path.realpath(path))
+    if not os.path.samestat(os.fstat(stream.fileno()), target.lstat()):
+        raise OSError(errno.EAGAIN, "was replaced while it was opened", str(path))
+    return target
 
 
 def _open(path: str, flags: int) -> int:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.files.content import open_regular
+from repogen.files.content import closed_after_error, open_regular, opened_path
 from repogen.files.paths import is_below, leads_out, require_inside
 
 if TYPE_CHECKING:
     from io import BufferedReader
-
-_DESCRIPTORS = Path("/proc/self/fd")
 
 
 def open_inside(path: Path, directory: Path, root: Path | None = None) -> BufferedReader:
@@ -33,32 +30,7 @@ def open_inside(path: Path, directory: Path, root: Path | None = None) -> Buffer
     root = Path(os.path.realpath(directory)) if root is None else root
     require_inside(path, directory)
     stream = open_regular(path)
-    try:
-        is_outside = not is_below(_opened_path(stream.fileno()) or _same_path(stream, path), root)
-    except BaseException:
-        stream.close()
-        raise
-    if is_outside:
-        stream.close()
-        raise leads_out(path, directory)
+    with closed_after_error(stream):
+        if not is_below(opened_path(stream, path), root):
+            raise leads_out(path, directory)
     return stream
-
-
-def _opened_path(descriptor: int) -> Path | None:
-    """Return the path of what was opened, as the kernel knows it; None without Linux's ``/proc``."""
-    try:
-        return Path(os.readlink(_DESCRIPTORS / str(descriptor)))  # noqa: PTH115 - tests replace it
-    except OSError:
-        return None
-
-
-def _same_path(stream: BufferedReader, path: Path) -> Path:
-    """Return where a path leads, if that is still the file that was opened.
-
-    Raises:
-        OSError: It is another file.
-    """
-    target = Path(os.path.realpath(path))
-    if not os.path.samestat(os.fstat(stream.fileno()), target.lstat()):
-        raise OSError(errno.EAGAIN, "was replaced while it was opened", str(path))
-    return target

@@ -190,16 +190,6 @@ def require_no_foreign_link(path: Path) -> None:
         raise foreign_link_error(link)
 
 
-def require_no_foreign_link_in(directory: Path) -> None:
-    """Require that a directory that is read has no ``foreign_link_in`` it.
-
-    Raises:
-        SpecError: It has one.
-    """
-    if link := foreign_link_in(directory):
-        raise foreign_link_error(link)
-
-
 def foreign_link_error(link: str) -> SpecError:
     """Return the error for a ``foreign_link``."""
     return SpecError(
@@ -324,6 +314,24 @@ def foreign_reason(directory: Path) -> str:
     return ""
 
 
+def is_private(path: Path) -> bool:
+    """Return whether only this user and root can change a file or a directory, or replace it; False if it is missing.
+
+    Directories above the home directory are not examined, see ``foreign_reason``.
+
+    >>> is_private(Path("/missing"))
+    False
+    """
+    try:
+        status = path.stat()
+        group = 0 if is_own_group(status.st_gid) else stat.S_IWGRP
+        return not _foreign_reason(path, writable=stat.S_IWOTH | group) and not any(
+            _rename_reason(parent) for parent in _directories_above(path)
+        )
+    except OSError:
+        return False
+
+
 def _rename_reason(directory: Path) -> str:
     """Return why another user could rename the entries of a directory; empty if only this user and root can."""
     status = directory.stat()
@@ -331,9 +339,9 @@ def _rename_reason(directory: Path) -> str:
     return _foreign_reason(directory, writable=0 if status.st_mode & stat.S_ISVTX else stat.S_IWOTH | group)
 
 
-def _foreign_reason(directory: Path, *, writable: int) -> str:
-    """Return why another user could change the entries of a directory; ``writable`` are the bits that allow it."""
-    link, status = directory.lstat(), directory.stat()
+def _foreign_reason(path: Path, *, writable: int) -> str:
+    """Return why another user could change a file or a directory; ``writable`` are the bits that allow it."""
+    link, status = path.lstat(), path.stat()
     # in a user namespace, root may have another number
     if not {link.st_uid, status.st_uid} <= {os.geteuid(), 0, Path("/").stat().st_uid}:
         return "belongs to another user"

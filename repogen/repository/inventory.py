@@ -15,6 +15,7 @@ from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, raise_if_exhausted, reason
 from repogen.files.paths import require_no_foreign_link
+from repogen.files.resolve import resolved
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
@@ -64,6 +65,24 @@ def require_models(repository: Path, names: Collection[str]) -> None:
         )
     for name in names:
         require_no_foreign_link(repository / name)
+
+
+def directories_of(repository: Path, names: Collection[str] = ()) -> list[Path]:
+    """Return the directories in which the files of a repository are, without symlinks; see ``only_files_in``.
+
+    They are the repository, and the models and versions that are links to other places.
+
+    Args:
+        repository: The repository.
+        names: Models; all if empty.
+
+    Raises:
+        SpecError: A symlink of another user, who does not own what it leads to, is on the way to one of them.
+        PublishError: A directory can't be read.
+    """
+    models = [repository / name for name in names or models_of(repository)]
+    entries = [model / str(number) for model in models for number in versions(model)]
+    return [resolved(repository), *(resolved(path) for path in (*models, *entries) if path.is_symlink())]
 
 
 def require_any_model(repository: Path) -> None:

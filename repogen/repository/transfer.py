@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
@@ -19,6 +18,7 @@ from repogen.repository.version_policy import serving_only
 
 if TYPE_CHECKING:
     from io import BufferedReader
+    from pathlib import Path
 
     from repogen.artifacts.built_model import FileRecord
 
@@ -36,7 +36,7 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
         scratch: The private repository of a stage root.
         repository: The repository to publish to; it determines the tentative version number.
         name: The model.
-        version_dir: The version's directory in the source.
+        version_dir: The version's directory in the source, without symlinks; one that replaces it is not followed.
 
     Returns:
         The staged version, for ``publish``.
@@ -48,16 +48,15 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
     where = f"{name} version {version_dir.name}"
     number = next_version(model_dir(repository, name))
     directory = model_dir(scratch, name) / str(number)
-    root = Path(os.path.realpath(version_dir))  # a link that replaces it from now on is not followed
     try:
-        manifest, content = _manifest(version_dir, root, name)
+        manifest, content = _manifest(version_dir, name)
         directory.mkdir(parents=True)
         for record in manifest.files:
             (directory / record.path).parent.mkdir(parents=True, exist_ok=True)
-            with open_inside(version_dir / record.path, version_dir, root) as reader:
+            with open_inside(version_dir / record.path, version_dir, version_dir) as reader:
                 _copy(reader, directory / record.path, record)
         for file in (file for file in ATTESTATION_FILES if os.path.lexists(version_dir / file)):
-            write_new(directory / file, read_inside(version_dir / file, version_dir, root))
+            write_new(directory / file, read_inside(version_dir / file, version_dir, version_dir))
         write_new(directory / MANIFEST_FILE, content)
         written = (version_dir / MANIFEST_FILE).stat()
         os.utime(directory / MANIFEST_FILE, ns=(written.st_atime_ns, written.st_mtime_ns))
@@ -87,7 +86,7 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
     return staged
 
 
-def _manifest(version_dir: Path, root: Path, name: str) -> tuple[Manifest, bytes]:
+def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
     """Return a version's manifest, and its bytes.
 
     Raises:
@@ -95,7 +94,7 @@ def _manifest(version_dir: Path, root: Path, name: str) -> tuple[Manifest, bytes
         MalformedRecordError: It is damaged.
         OSError: It can't be read.
     """
-    content = read_inside(version_dir / MANIFEST_FILE, version_dir, root)
+    content = read_inside(version_dir / MANIFEST_FILE, version_dir, version_dir)
     manifest = manifest_from_json(content.decode(), "/".join((version_dir / MANIFEST_FILE).parts[-3:]))
     paths = [record.path for record in manifest.files]
     if manifest.model != name:

@@ -24,6 +24,7 @@ from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import MAX_TEXT_BYTES, is_directory, is_file, is_inside, open_inside, read_inside
 from repogen.files.content import ContentError, read_stream
 from repogen.files.paths import FOREIGN_LINK, foreign_link_in
+from repogen.files.resolve import resolved
 from repogen.files.work_limit import raise_if_exceeded, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.filesystem import opened_directory
@@ -207,7 +208,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
     if link := foreign_link_in(directory):
         raise _unsupported(f"{link} {FOREIGN_LINK}")
-    file, root, has_config = directory / CONFIG_FILE, Path(os.path.realpath(directory)), True
+    file, root, has_config = directory / CONFIG_FILE, resolved(directory), True
     try:
         with opened_directory(root) as opened:  # another user may replace it by a link to files that it would name
             root = root if opened == root else opened.readlink()

@@ -18,12 +18,11 @@ from repogen.artifacts.difference import (
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_file, reason
-from repogen.files.content import ContentError
-from repogen.files.paths import require_no_foreign_link_in
+from repogen.files.content import ContentError, only_files_in
 from repogen.files.work_limit import work_limit
 from repogen.onnx_graph.summary import GraphSummary, summarize
 from repogen.repository.compatibility import differences
-from repogen.repository.inventory import read_model, require_models
+from repogen.repository.inventory import directories_of, read_model, require_models
 from repogen.repository.layout import config_bytes
 
 if TYPE_CHECKING:
@@ -55,13 +54,14 @@ def compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int |
         WorkLimitError: The versions need too much time or memory.
     """
     with work_limit(f"model {name}"):
-        return _compare(name, before, after)
+        for repository, _ in (before, after):
+            require_models(repository, (name,))
+        directories = [path for repository, _ in (before, after) for path in directories_of(repository, (name,))]
+        with only_files_in(*directories):
+            return _compare(name, before, after)
 
 
 def _compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int | None]) -> DiffReport:
-    for repository, _ in (before, after):
-        require_models(repository, (name,))
-        require_no_foreign_link_in(repository / name)
     second = _find(after[0], read_model(after[0], name), after[1])
     limit = second.version if before[0] == after[0] else None
     first = _find(before[0], read_model(before[0], name), before[1], below=limit)

@@ -20,7 +20,6 @@ from repogen.attestation.signature import (
 from repogen.deploy.plan import no_fetch
 from repogen.errors import PublishError, SpecError
 from repogen.files import is_directory, reason
-from repogen.files.paths import require_no_foreign_link
 from repogen.files.resolve import resolved
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.ensembles import unfit, unfit_users
@@ -229,7 +228,7 @@ def _select(source: Path, target: Path, name: str, version: int | None) -> _Sele
         raise SpecError(
             f"{name} in {source} has {problem}", f"its versions are {existing}", code="repository.no-such-version"
         )
-    require_no_foreign_link(record.path)
+    record = replace(record, path=resolved(record.path))
     if record.manifest is None:
         raise PublishError(
             f"{name} version {record.version} cannot be published: {record.problem}",

@@ -26,7 +26,7 @@ from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, SpecError
 from repogen.files import is_file, is_inside, open_inside, reason
 from repogen.files.content import ContentError
-from repogen.files.paths import require_no_foreign_link
+from repogen.files.resolve import resolved
 from repogen.repository.inventory import read_models
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def graph_of(repository: Path, name: str, version: int | None) -> Graph:
         existing = ", ".join(str(each.version) for each in model.versions) or "none"
         missing = "no version" if number is None else f"no version {number}"
         raise SpecError(f"{name} has {missing}", f"its versions are: {existing}", code="view.no-version")
-    require_no_foreign_link(record.path)
-    directory = Path(os.path.realpath(record.path))  # a link that replaces it from now on is not followed
+    directory = resolved(record.path)  # a link that replaces it from now on is not followed
     if not is_file(directory / MODEL_FILE) or not is_inside(directory / MODEL_FILE, directory):
         raise SpecError(
             f"version {number} of {name} has no {MODEL_FILE}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ import repogen
 from repogen.cli.group import main
 from repogen.errors import SpecError
 from tests.support.published import Publisher, contents
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +73,7 @@ def test_config_that_is_a_link_to_another_file(repository: Path, tmp_path: Path)
     assert "shared by models" in repogen.report(repository, output=tmp_path / "b.html").path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["m", "m/2", "m/2/manifest.json"])
+@pytest.mark.parametrize("name", ["m", "m/2"])
 def test_link_of_another_user(repository: Path, tmp_path: Path, name: str) -> None:
     """It could lead to a private model of this user."""
     (repository / name).rename(tmp_path / "private")
@@ -81,6 +83,35 @@ def test_link_of_another_user(repository: Path, tmp_path: Path, name: str) -> No
     with pytest.raises(SpecError) as raised:
         repogen.report(repository, output=tmp_path / "report.html")
     assert raised.value.code == "foreign-link"
+
+
+def test_manifest_that_is_a_link_to_another_file(repository: Path, tmp_path: Path) -> None:
+    """Nothing in it is reported, whoever made the link."""
+    manifest = repository / "m" / "2" / "manifest.json"
+    manifest.rename(tmp_path / "private")
+    manifest.symlink_to(tmp_path / "private")
+    assert (
+        b"manifest.json cannot be read: leads out of"
+        in repogen.report(repository, output=tmp_path / "a").path.read_bytes()
+    )
+
+
+@pytest.mark.parametrize(
+    ("replaced", "read"), [("m", "config.pbtxt"), ("m", "2/manifest.json"), ("m/2", "manifest.json")]
+)
+def test_directory_that_another_user_replaces(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: str, read: str
+) -> None:
+    """It is a link to private files when a file in it is opened."""
+    directory = repository / replaced
+    private = tmp_path / "private"
+    shutil.copytree(directory, private)
+    for path in private.rglob("*"):
+        if path.is_file():
+            path.write_text(path.read_text(errors="replace").replace("dynamo", "SECRET") + "# SECRET")
+    swap_when_opened(monkeypatch, directory / read, directory, private)
+    assert b"SECRET" not in repogen.report(repository, output=tmp_path / "report.html").path.read_bytes()
+    assert directory.is_symlink()
 
 
 def test_command_prints_the_path(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ Any user of a registry can register a version whose files are at any URI, or cre
 MLflow sends the credentials of the tracking server to every HTTP server that such a URI names, and those of Azure and
 AWS to every domain. It waits indefinitely for servers of FTP, and reads and writes any directory of this machine.
 While repogen calls MLflow, it uses the tracking server, Azure, Cloudflare, and what the user names in
-REPOGEN_ARTIFACT_SERVERS; and directories of this machine if the tracking server is a database. Sources:
+REPOGEN_ARTIFACT_SERVERS. Of the directories of this machine, it uses those that the variable names; and, if the
+tracking server is a database, those of MLflow's and repogen's default places, or any if only this user can change the
+database, because whoever can write to it can name any directory. Sources:
 mlflow.store.artifact.http_artifact_repo, mlflow_artifacts_repo, azure_data_lake_artifact_repo,
 azure_blob_artifact_repo, r2_artifact_repo, ftp_artifact_repo and local_artifact_repo of MLflow 3.17.
 """
@@ -20,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from repogen.files import is_inside
+from repogen.files.paths import is_private
 from repogen.registry.mlflow.library import (
     MlflowException,
     artifact_stores,
     get_default_host_creds,
     local_file_uri_to_path,
 )
+from repogen.registry.mlflow.uri import ARTIFACTS_DIRECTORY, sqlite_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,6 +50,8 @@ _DOMAINS = {
 """Schemes and domains of Azure, Backblaze and Cloudflare."""
 _OTHER_SERVERS = frozenset({"ftp", "hdfs", "sftp", "viewfs"})
 _LOCAL = frozenset({"", "file"})
+_DIRECTORIES = (ARTIFACTS_DIRECTORY, "mlruns")
+"""Where repogen, and MLflow by default, store artifacts: next to a sqlite database, or in the working directory."""
 _PORTS = {"http": 80, "https": 443}
 
 _lock = threading.Lock()
@@ -144,16 +150,18 @@ def _checked(artifact_uri: str, *args: Any, **options: Any) -> Any:  # noqa: ANN
     if tracking_uris and is_foreign_directory(artifact_uri, tracking_uris, allowed):
         raise ForeignServerError(
             f"the artifacts are in a directory of this machine, {artifact_uri!r:.200}",
-            f"if the tracking server and this machine share that directory, set {VARIABLE} to its path; if not, a user "
-            "of the registry may have registered it to read or replace your files",
+            f"if it is the directory of your artifacts, set {VARIABLE} to its path; if not, a user of the registry may "
+            "have registered it to read or replace your files",
         )
     return _unrestricted(artifact_uri, *args, **options)
 
 
 def is_foreign_directory(uri: str, tracking_uris: Iterable[str], allowed: str = "") -> bool:
-    """Return whether an artifact URI is a path of this machine that a tracking server with HTTP must not name.
+    """Return whether an artifact URI is a path of this machine that a tracking server must not name.
 
     >>> is_foreign_directory("file:///dev", ["https://mlflow.example"])
+    True
+    >>> is_foreign_directory("file:///dev", ["postgresql://mlflow.example/db"])
     True
     >>> is_foreign_directory("file:///home/me/mlartifacts/1", ["sqlite:////home/me/mlflow.db"])
     False
@@ -163,11 +171,31 @@ def is_foreign_directory(uri: str, tracking_uris: Iterable[str], allowed: str = 
         tracking_uris: The tracking servers.
         allowed: Directories and other servers, separated by commas.
     """
-    if _scheme(uri) not in _LOCAL or any(_scheme(each) not in _PORTS for each in tracking_uris):
+    if _scheme(uri) not in _LOCAL:
         return False
-    path = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]  # mlflow is not typed
-    directories = (name.strip() for name in allowed.split(","))
-    return not any(name.startswith("/") and is_inside(path, Path(name)) for name in directories)
+    path = _local_path(uri)
+    named = (name.strip() for name in allowed.split(","))
+    if any(name.startswith("/") and is_inside(path, Path(name)) for name in named):
+        return False
+    return not any(_may_name(each, path) for each in tracking_uris)
+
+
+def _may_name(tracking_uri: str, path: Path) -> bool:
+    """Return whether a tracking server may name a directory of this machine: no server, and not any database."""
+    if _scheme(tracking_uri) in _PORTS or tracking_uri.partition(":")[0] == "databricks":
+        return False
+    database = sqlite_file(tracking_uri)
+    store = None if database is None else Path(database)
+    if _scheme(tracking_uri) in _LOCAL:
+        store = _local_path(tracking_uri)
+    if store is not None and is_private(store):
+        return True
+    places = [Path(), *([] if store is None else [store.parent])]
+    return any(is_inside(path, place / name) for place in places for name in _DIRECTORIES)
+
+
+def _local_path(uri: str) -> Path:
+    return Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]  # mlflow is not typed
 
 
 def _scheme(uri: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.files import inside, open_inside, read_inside
+from repogen.files import content, inside, open_inside, read_inside
 from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def secret(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / directory).mkdir(parents=True)
         (tmp_path / directory / "a").write_text(directory)
     if request.param == "no proc":
-        monkeypatch.setattr(inside, "_DESCRIPTORS", tmp_path / "missing")
+        monkeypatch.setattr(content, "_DESCRIPTORS", tmp_path / "missing")
     return tmp_path / "secret"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from repogen.errors import RepogenError
 from tests.support.graphs import WEIGHT, matmul, model, value
 from tests.support.published import Publisher, contents
 from tests.support.simulated_registry import SimulatedRegistry
+from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +143,7 @@ def test_errors(three: Publisher, tmp_path: Path) -> None:
         repogen.diff("m", repository=three.repository, against=tmp_path / "none")
 
 
-@pytest.mark.parametrize("name", ["m/1/config.pbtxt", "m/1", "m"])
+@pytest.mark.parametrize("name", ["m/1", "m"])
 def test_link_of_another_user(three: Publisher, tmp_path: Path, name: str) -> None:
     """The texts of a private model would be in a comment on a pull request."""
     path = three.repository / name
@@ -151,6 +153,29 @@ def test_link_of_another_user(three: Publisher, tmp_path: Path, name: str) -> No
     with pytest.raises(RepogenError) as caught:
         repogen.diff("m", repository=three.repository)
     assert caught.value.code == "foreign-link"
+
+
+def test_file_that_is_a_link_to_another_file(three: Publisher, tmp_path: Path) -> None:
+    """It is not compared, whoever made the link."""
+    path = three.repository / "m" / "3" / "config.pbtxt"
+    path.write_text(path.read_text() + "# SECRET\n")
+    assert "SECRET" in str(repogen.diff("m", repository=three.repository))
+    path.rename(tmp_path / "private")
+    path.symlink_to(tmp_path / "private")
+    report = repogen.diff("m", repository=three.repository)
+    assert "SECRET" not in str(report)
+    assert any("leads out of" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("name", ["config.pbtxt", "model.onnx", "manifest.json"])
+def test_version_that_another_user_replaces(
+    three: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is a link to private files when a file in it is opened."""
+    version = three.repository / "m" / "3"
+    shutil.copytree(three.repository / "m" / "1", tmp_path / "private")
+    swap_when_opened(monkeypatch, version / name, version, tmp_path / "private")
+    assert any("leads out of" in note for note in repogen.diff("m", repository=three.repository).notes)
 
 
 def test_command(three: Publisher) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,11 @@ from repogen.registry.mlflow.entries import CONTENT, STATE
 from repogen.registry.mlflow.library import get_artifact_repository
 from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.runs import MlflowTracker
+from repogen.registry.mlflow.uri import sqlite_file
 from tests.support.responding import responding
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from repogen.registry.mlflow.client import Connection
 
@@ -141,10 +143,54 @@ def test_pipe_among_artifacts(store: Connection, tmp_path: Path) -> None:
     ],
 )
 def test_foreign_directories(uri: str, allowed: str) -> None:
-    """All but those that the user names; a database may name any."""
-    assert is_foreign_directory(uri, [OWN], allowed)
-    assert not is_foreign_directory(uri, [OWN, "sqlite:///mlflow.db"], allowed)
-    assert not is_foreign_directory("file:///mnt/1", [OWN], "/mnt")
+    """All but those that the user names."""
+    for server in (OWN, "postgresql://user@mlflow.example/db", "databricks", "databricks://profile"):
+        assert is_foreign_directory(uri, [server], allowed)
+        assert not is_foreign_directory("file:///mnt/1", [server], "/mnt")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_allowed"),
+    [
+        (lambda path: path, True),
+        (lambda path: path.chmod(0o666), False),
+        (lambda path: path.parent.chmod(0o777), False),
+        (lambda path: path.parent.parent.chmod(0o777), False),
+        (lambda path: path.parent.chmod(0o1777), True),
+        (lambda path: os.chown(path, 65534, -1), False),
+        (lambda path: path.unlink(), False),
+    ],
+)
+def test_directories_that_a_database_names(
+    tmp_path: Path, change: Callable[[Path], object], *, is_allowed: bool
+) -> None:
+    """Any, if only this user can change it; otherwise those in which repogen and MLflow store artifacts by default."""
+    database = tmp_path / "data" / "mlflow.db"
+    database.parent.mkdir()
+    database.touch()
+    change(database)
+    servers = [f"sqlite:///{database}"]
+    assert is_foreign_directory(str(tmp_path / "private"), servers) is not is_allowed
+    for name in ("mlartifacts", "mlruns"):
+        assert not is_foreign_directory(str(database.parent / name / "1"), servers)
+        assert not is_foreign_directory(str(Path(name, "1").absolute()), servers)
+        assert is_foreign_directory(str(database.parent / name / ".." / ".." / "private"), servers) is not is_allowed
+
+
+def test_model_that_the_writer_of_a_database_names(store: Connection, tmp_path: Path) -> None:
+    """Neither a sync nor a build reads the private directory of another user, which a version names as its files."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "MLmodel").write_text("flavors: {}")
+    name = registered(store, (tmp_path / "private").as_uri())
+    database = sqlite_file(store.tracking.uri)
+    assert database is not None
+    (tmp_path / "target").mkdir()
+    download_model(store, f"models:/{name}/1", tmp_path / "target")
+    Path(database).chmod(0o666)
+    with pytest.raises(TrackingError) as caught:
+        download_model(store, f"models:/{name}/1", tmp_path / "target")
+    Path(database).chmod(0o644)
+    assert (caught.value.code, "REPOGEN_ARTIFACT_SERVERS" in caught.value.hint) == ("tracking.artifact-server", True)
 
 
 @pytest.mark.parametrize(
