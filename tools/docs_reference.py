@@ -128,7 +128,7 @@ Models come from `repogen.yaml` and `model_repository`, or from the spec and the
 EXIT_CODES = {
     0: "Success",
     1: (
-        "`check` reported errors, `check --diff` printed a difference, `verify` found differences, a gate failed, the "
+        "`check` reported errors, `check --diff` printed a difference, `verify` reported findings, a gate failed, the "
         "version cannot be promoted, `doctor` found something missing, or no config meets the constraints of `tune`"
     ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
@@ -137,8 +137,8 @@ EXIT_CODES = {
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
     6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
     7: (
-        "The version could not be published, a required signature is missing or not valid, the repository could not be "
-        "read or written, the disk is full or no memory is left, or there are too many processes or open files"
+        "The version could not be published, a required signature is missing or not valid (`verify`: 1), the repository "
+        "could not be read or written, the disk is full or no memory is left, or there are too many processes or open files"
     ),
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",

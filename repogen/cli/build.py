@@ -83,8 +83,8 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 @tracking_option
 @click.option(
     "--jobs", type=_Jobs(), metavar="N|auto",
-    help="Models to build in parallel (default: 1, or as many as the executor accepts); auto: one per processor, as "
-    "far as memory allows.",
+    help="Models to build in parallel (default: 1 with the local executor, else as many as the executor accepts); "
+    "auto: one per processor, as far as memory allows.",
 )  # fmt: skip
 @click.option(
     "--executor", default="local", show_default=True, metavar="NAME[=ADDRESS]",

@@ -90,7 +90,7 @@ class ErrorDistributionDocument(TypedDict):
     exact: int
     """Number of equal values"""
     histogram: dict[str, int]
-    """Number of finite nonzero errors by order of magnitude: bin `k` contains `10^(k/2)` to `10^((k+1)/2)`"""
+    """Number of finite nonzero errors by half order of magnitude: bin `k` contains `10^(k/2)` to `10^((k+1)/2)`"""
 
 
 @with_config(_STRICT)
@@ -484,7 +484,7 @@ class FigureDocument(TypedDict):
     """A measurement of a gate."""
 
     value: float | None
-    """The number; null if it has none, or if an older version of repogen recorded it"""
+    """The measured number; null if the measurement has none, or if an older version of repogen recorded it"""
     text: str
     """The measurement with its details, and the limit in brackets"""
 
@@ -546,7 +546,7 @@ class PromotionDocument(TypedDict):
     move: MoveDocument | None
     """The move of the alias; null if it was not moved"""
     steps: list[StepMoveDocument]
-    """The models that an ensemble uses; empty for another model"""
+    """The models that an ensemble uses; empty if the model is not an ensemble"""
     notes: list[str]
     """Notes"""
 
@@ -1238,9 +1238,9 @@ class DiffDocument(TypedDict):
     """``repogen diff --json``."""
 
     before: VersionRefDocument
-    """Version A; with `--against models:/…`, the registered version instead"""
+    """Version A: the first version, or the registered one with `--against models:/…`"""
     after: VersionRefDocument
-    """Version B; with `--against models:/…`, the version of the repository instead"""
+    """Version B: the second version, or that of the repository with `--against models:/…`"""
     identical: bool
     """Whether all files have the same content; false if a version has no manifest that can be read"""
     signature: list[str] | None

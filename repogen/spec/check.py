@@ -26,6 +26,6 @@ class CheckSpec(Section):
     per_path_ignores: dict[Annotated[str, Field(max_length=_MAX_PATTERN)], Codes] = Field(
         default_factory=dict,
         max_length=_MAX_PATTERNS,
-        description="Codes not to report about files, by a pattern of their paths relative to this file",
+        description="Codes that are not reported for files whose paths, relative to this file, match a pattern",
     )
     strict: StrictBool = Field(default=False, description="Exit with code 1 on warnings as well")

@@ -121,7 +121,7 @@ CASES = (
         "masked_autoencoder",
         "MaskedAutoencoder",
         "rejected:source.random",
-        "torch.rand chooses the patches that remain, also in evaluation mode",
+        "torch.rand chooses the patches that remain, even in evaluation mode",
         signature(image="float32 batch 3 32 32"),
     ),
     _case(

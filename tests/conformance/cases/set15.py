@@ -200,7 +200,7 @@ CASES = (
         "padded_mean",
         "PaddedMean",
         "batch",
-        "a text that is only padding gives NaN, also in PyTorch; no sample has such a text",
+        "a text that is only padding gives NaN, even in PyTorch; no sample has such a text",
         signature(words="int64 batch sequence 0..3"),
     ),
     _case(
