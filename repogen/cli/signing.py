@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,6 @@ from repogen.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Command = Callable[..., None]
 
@@ -50,25 +50,28 @@ class Trust:
     required: bool
     public_key: Path | None
     certificates: tuple[Path, ...]
-    identity: str
-    issuer: str
+    identity: str | None
+    issuer: str | None
 
     def signer(self) -> TrustedSigner | None:
         """Return whose signatures are required, None if none are.
 
         Raises:
-            SpecError: Options are missing, or contradict each other.
+            SpecError: Options are missing or empty, or contradict each other.
         """
-        choices = (self.public_key is not None, bool(self.certificates), bool(self.identity or self.issuer))
+        identity = tuple(value for value in (self.identity, self.issuer) if value is not None)
+        choices = (self.public_key is not None, bool(self.certificates), bool(identity))
         if not self.required and not any(choices):
             return None
-        if sum(choices) != 1 or bool(self.identity) != bool(self.issuer):
+        # a variable of the shell that is not set gives an empty value
+        is_empty = Path() in {self.public_key, *self.certificates} or "" in identity
+        if sum(choices) != 1 or len(identity) == 1 or is_empty:
             raise SpecError(
                 "a signature is required, but the options do not specify exactly one signer",
                 "pass one of --key, --certificate, or --identity with --issuer",
                 code="verify.signer",
             )
-        return TrustedSigner(self.public_key, self.certificates, self.identity, self.issuer)
+        return TrustedSigner(self.public_key, self.certificates, self.identity or "", self.issuer or "")
 
 
 def signing_options(command: Command) -> Command:
@@ -112,8 +115,8 @@ def trust_options(command: Command) -> Command:
         require_signature: bool,
         key: Path | None,
         certificate: tuple[Path, ...],
-        identity: str,
-        issuer: str,
+        identity: str | None,
+        issuer: str | None,
         **options: Any,  # noqa: ANN401 - the same
     ) -> None:
         command(*arguments, trust=Trust(require_signature, key, certificate, identity, issuer), **options)
@@ -129,8 +132,8 @@ def trust_options(command: Command) -> Command:
                 metavar="FILE",
                 help="Root certificate of the required signatures (PEM); repeatable.",
             ),
-            click.option("--identity", default="", help="Signer of keyless signatures, such as a workflow's URL."),
-            click.option("--issuer", default="", metavar="URL", help="OpenID Connect issuer of --identity."),
+            click.option("--identity", help="Signer of keyless signatures, such as a workflow's URL."),
+            click.option("--issuer", metavar="URL", help="OpenID Connect issuer of --identity."),
         )
     ):
         collect = option(collect)

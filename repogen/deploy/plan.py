@@ -13,7 +13,7 @@ from repogen.files import is_file, reason
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.ensembles import neighbor_at
 from repogen.repository.inventory import require_models
-from repogen.repository.layout import models_of
+from repogen.repository.layout import models_of, versions
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.serving.admission import foreign_backend
 from repogen.smoke.preparation import admission_refusals, prepare_published
@@ -112,15 +112,18 @@ def _readable_models(repository: Path) -> dict[str, ModelInRepository]:
 
 
 def _built_models(repository: Path, models: Mapping[str, ModelInRepository]) -> tuple[str, ...]:
-    """Return the models of which repogen built a served version.
+    """Return the models of which repogen built a served version, or any version if their config cannot be read.
 
     Raises:
         SpecError: There is none.
     """
     names = tuple(
         name
-        for name, model in models.items()
-        if any(is_file(repository / name / str(version) / MANIFEST_FILE) for version in model.versions)
+        for name in models_of(repository)
+        if any(
+            is_file(repository / name / str(number) / MANIFEST_FILE)
+            for number in _served_or_all(repository / name, models.get(name))
+        )
     )
     if not names:
         raise SpecError(
@@ -129,6 +132,15 @@ def _built_models(repository: Path, models: Mapping[str, ModelInRepository]) -> 
             code="repository.empty",
         )
     return names
+
+
+def _served_or_all(directory: Path, model: ModelInRepository | None) -> Iterable[int]:
+    if model is not None and model.config is not None:
+        return model.versions
+    try:
+        return versions(directory)
+    except PublishError:  # it cannot be listed
+        return ()
 
 
 def _steps(model: ModelInRepository) -> set[str]:

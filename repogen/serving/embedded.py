@@ -85,7 +85,7 @@ class EmbeddedTriton:
         def prepared(launch: process.Launch) -> list[str]:
             nonlocal view
             model_environment.create(installation, launch.run_dir)
-            requirements = model_environment.required_by(repository)
+            requirements = model_environment.required_by(repository, self.progress)
             model_environment.provide(installation, launch.run_dir, requirements, self.progress)
             served = _shell_safe_path(repository.absolute(), launch.run_dir)
             if mode is not ControlMode.EXPLICIT:

@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, REQUIREMENTS_FILE
 from repogen.artifacts.steps import PINNED
 from repogen.errors import ConfigError, ServerError
 from repogen.repository.digest import sha256_bytes
@@ -74,13 +74,31 @@ def provide(installation: Installation, run_dir: Path, requirements: Iterable[st
         path_file.write(f"{_install(installation, packages, progress)}\n")
 
 
-def required_by(repository: Path) -> list[str]:
+def required_by(repository: Path, progress: Progress) -> list[str]:
     """Return the requirements of every Python model of a repository that Triton may load.
+
+    Those of a model with one that is not pinned are left out, with a note: the model may load without them, and the
+    other models are not affected.
 
     Raises:
         MalformedRecordError: A requirements.txt cannot be read.
     """
-    return [line for name in models_of(repository) for line in _requirements(repository / name)]
+    requirements = []
+    for name in models_of(repository):
+        lines = _requirements(repository / name)
+        if unpinned := _unpinned(lines):
+            progress.note(
+                name,
+                f"its packages are not installed: the requirement {unpinned[0]!r} in {REQUIREMENTS_FILE} is not pinned "
+                "(NAME==VERSION)",
+            )
+        else:
+            requirements += lines
+    return requirements
+
+
+def _unpinned(lines: Iterable[str]) -> list[str]:
+    return [line for line in lines if not re.fullmatch(PINNED, line)]
 
 
 def _requirements(model: Path) -> list[str]:
@@ -99,7 +117,7 @@ def _path_file(installation: Installation, run_dir: Path) -> Path:
 
 def _install(installation: Installation, packages: list[str], progress: Progress) -> Path:
     """Return the directory with the packages and their dependencies; installs it atomically, once."""
-    if unpinned := [line for line in packages if not re.fullmatch(PINNED, line)]:
+    if unpinned := _unpinned(packages):
         raise ServerError(
             f"the requirement {unpinned[0]!r} is not pinned",
             "write NAME==VERSION, so that the tested version is the one that is installed elsewhere",

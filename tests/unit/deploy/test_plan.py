@@ -88,6 +88,16 @@ def test_unfit_repository_is_rejected(
     assert caught.value.exit_code not in {0, 70}
 
 
+def test_config_that_cannot_be_parsed(repository: Path) -> None:
+    """It is reported even if no model is named, if repogen built the model."""
+    (repository / "foreign" / "1").mkdir(parents=True)
+    (repository / "foreign" / "config.pbtxt").write_text("nmae: 1", encoding="utf-8")
+    assert len(plan(repository, ())) == 2
+    (repository / "alone" / "config.pbtxt").write_text("nmae: 1", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"alone/config\.pbtxt:1:1"):
+        plan(repository, ())
+
+
 def test_repository_must_exist_and_have_models(tmp_path: Path, repository: Path) -> None:
     """As for the other commands."""
     (tmp_path / "empty").mkdir()

@@ -29,6 +29,18 @@ def installation(tmp_path: Path) -> Installation:
     return located
 
 
+class Notes(Silent):
+    """A Progress that stores the notes."""
+
+    def __init__(self) -> None:
+        """Start without notes."""
+        self.notes: list[tuple[str, str]] = []
+
+    def note(self, model: str, text: str) -> None:
+        """Store the note."""
+        self.notes.append((model, text))
+
+
 def run(run_dir: Path, code: str) -> str:
     """Run code with the server's Python, isolated like the stub."""
     command = [str(run_dir / "bin" / "python3"), "-I", "-c", code]
@@ -60,7 +72,7 @@ def test_requirements_of_a_repository_are_read(tmp_path: Path) -> None:
         (directory / file).touch()
         (directory / "requirements.txt").write_text(f"# {file}\n\na==1\n  b==2.0\n")
 
-    assert model_environment.required_by(tmp_path) == ["a==1", "b==2.0"]
+    assert model_environment.required_by(tmp_path, Silent()) == ["a==1", "b==2.0"]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +94,21 @@ def test_requirements_of_a_model_that_triton_does_not_run_as_code_are_ignored(tm
     (model / "1" / "requirements.txt").write_text("a==1\n")
     (model / "config.pbtxt").write_text(config)
 
-    assert model_environment.required_by(tmp_path) == []
+    assert model_environment.required_by(tmp_path, Silent()) == []
     if "onnx" in config:
         assert prepare_published(endpoint, model).requirements() == []
+
+
+def test_model_with_an_unpinned_requirement(tmp_path: Path) -> None:
+    """A note names the model and the requirement; the packages of the other models are installed."""
+    for name, line in (("other", "a==1"), ("m", "b==1\nnumpy")):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model.py").touch()
+        (tmp_path / name / "1" / "requirements.txt").write_text(line)
+    progress = Notes()
+    assert model_environment.required_by(tmp_path, progress) == ["a==1"]
+    ((name, note),) = progress.notes
+    assert (name, "'numpy' in requirements.txt is not pinned" in note) == ("m", True)
 
 
 def test_unpinned_requirement_is_rejected(installation: Installation, tmp_path: Path) -> None:
