@@ -506,7 +506,7 @@ class MoveDocument(TypedDict):
     why: str
     """`promote`, `rollback` or `outside`"""
     ensemble: str | None
-    """Ensemble and version whose alias this one moved with, such as `classify 3`; null if it moved by itself"""
+    """An ensemble and its version, such as `classify 3`, if the alias moved together with its alias; else null"""
     figures: dict[str, FigureDocument]
     """Measurements by gate; `server` is the Triton server that was used"""
 
@@ -570,7 +570,7 @@ class PeriodDocument(TypedDict):
     why: str
     """`promote`, `rollback`, or `outside` for a move that repogen did not make"""
     ensemble: str | None
-    """Ensemble and version whose alias this one moved with, such as `classify 3`; null if it moved by itself"""
+    """An ensemble and its version, such as `classify 3`, if the alias moved together with its alias; else null"""
     figures: dict[str, FigureDocument]
     """Measurements by gate; `server` is the Triton server that was used"""
 
@@ -793,7 +793,7 @@ class FiguresDocument(TypedDict):
 
 @with_config(_STRICT)
 class PassCandidateDocument(TypedDict):
-    """One value of the parameter `passes`: the graph that a list of optimization passes gives."""
+    """One value of the parameter `passes`: a list of optimization passes, and the graph that it produces."""
 
     name: str
     """The value: `spec` for the published graph, `none` for no passes, otherwise their names joined by `+`"""
@@ -1178,9 +1178,9 @@ class WeightsDocument(TypedDict):
     changed: list[str]
     """Names of tensors whose type, shape or values differ"""
     added: list[str]
-    """Names of tensors that only version B has"""
+    """Names of tensors that only the second version has"""
     removed: list[str]
-    """Names of tensors that only version A has"""
+    """Names of tensors that only the first version has"""
     renamed: int
     """Number of tensors with the same content under another name"""
 
@@ -1192,9 +1192,9 @@ class ChangeDocument(TypedDict):
     name: str
     """What it is: opset, IR version, exporter, target, `tool torch`, …"""
     before: str
-    """Value in version A; may be empty"""
+    """Value in the first version; may be empty"""
     after: str
-    """Value in version B; may be empty"""
+    """Value in the second version; may be empty"""
 
 
 @with_config(_STRICT)
@@ -1204,9 +1204,9 @@ class OperatorDocument(TypedDict):
     name: str
     """Operator, `domain::name` outside of `ai.onnx`"""
     before: int
-    """Number of nodes in version A"""
+    """Number of nodes in the first version"""
     after: int
-    """Number of nodes in version B"""
+    """Number of nodes in the second version"""
 
 
 @with_config(_STRICT)
@@ -1216,9 +1216,9 @@ class MetricDocument(TypedDict):
     name: str
     """What was measured"""
     before: float | str | None
-    """Value of version A; null if it was not recorded; `nan` and `inf` are strings"""
+    """Value of the first version; null if it was not recorded; `nan` and `inf` are strings"""
     after: float | str | None
-    """Value of version B, as `before`"""
+    """Value of the second version, as `before`"""
 
 
 @with_config(_STRICT)
@@ -1228,9 +1228,9 @@ class FileChangeDocument(TypedDict):
     path: str
     """Path in the version's directory"""
     before: int | None
-    """Size in version A in bytes; null if it does not have the file"""
+    """Size in the first version in bytes; null if it does not have the file"""
     after: int | None
-    """Size in version B in bytes; null if it does not have the file"""
+    """Size in the second version in bytes; null if it does not have the file"""
 
 
 @with_config(_STRICT)
@@ -1238,9 +1238,9 @@ class DiffDocument(TypedDict):
     """``repogen diff --json``."""
 
     before: VersionRefDocument
-    """Version A: the first version, or the registered one with `--against models:/…`"""
+    """The first version; with `--against models:/…`, the registered one"""
     after: VersionRefDocument
-    """Version B: the second version, or that of the repository with `--against models:/…`"""
+    """The second version; with `--against models:/…`, the one of the repository"""
     identical: bool
     """Whether all files have the same content; false if a version has no manifest that can be read"""
     signature: list[str] | None
@@ -1250,13 +1250,13 @@ class DiffDocument(TypedDict):
     facts: list[ChangeDocument]
     """Opset, exporter, target, tools and other recorded values that differ"""
     nodes: list[int] | None
-    """Number of nodes of version A and of version B; null if a version has no graph that can be read"""
+    """Number of nodes of the first and of the second version; null if a version has no graph that can be read"""
     operators: list[OperatorDocument]
     """Operators whose number of nodes differs"""
     metrics: list[MetricDocument]
     """Measurements, including those that do not differ"""
     sizes: list[int]
-    """Sizes of version A and of version B in bytes, as `size` of a version in `repogen versions`"""
+    """Sizes of the first and of the second version in bytes, as `size` of a version in `repogen versions`"""
     files: list[FileChangeDocument]
     """Files that differ; empty if a version has no manifest that can be read"""
     config: list[str] | None
@@ -1306,7 +1306,7 @@ class ModelPlanDocument(TypedDict):
     name: str
     """Name of the model"""
     status: Literal["pending", "up-to-date", "rejected"]
-    """Whether it would be built; `rejected` if it would, but cannot be published to the repository as it is"""
+    """Whether it would be built; `rejected` if it would, but the current state of the repository does not allow publishing it"""
     reasons: list[str]
     """Why it would be built; empty if it is up to date"""
     version: int | None
