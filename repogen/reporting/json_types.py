@@ -1306,7 +1306,7 @@ class ModelPlanDocument(TypedDict):
     name: str
     """Name of the model"""
     status: Literal["pending", "up-to-date", "rejected"]
-    """Whether it would be built; `rejected` if it would, but the state of the repository does not allow publishing it"""
+    """Whether it would be built; `rejected` if the state of the repository does not allow publishing it"""
     reasons: list[str]
     """Why it would be built; empty if it is up to date"""
     version: int | None
