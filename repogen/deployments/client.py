@@ -319,7 +319,8 @@ def _mlflow_errors() -> Iterator[None]:
         yield
     except RepogenError as error:
         hint = f"; {error.hint}" if error.hint else ""
-        message = safe_text(f"{error.message}{hint} ({error.code})")
+        # on one line: GitHub's runner would execute a command at the start of a line
+        message = " ".join(safe_text(f"{error.message}{hint} ({error.code})").splitlines())
         # MLflow prints the causes as well, and those can contain any text of a server
         raise MlflowException(message, error_code=_code(error)) from None
 

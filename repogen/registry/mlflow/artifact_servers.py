@@ -54,7 +54,11 @@ _DIRECTORIES = (ARTIFACTS_DIRECTORY, "mlruns")
 """Where repogen, and MLflow by default, store artifacts: next to a sqlite database, or in the working directory."""
 _PORTS = {"http": 80, "https": 443}
 
+_MAX_URIS = 8
+"""URIs that lead to each other: a version leads to a logged model or a run, which leads to a directory or a server."""
+
 _lock = threading.Lock()
+_nested = threading.local()
 _tracking_uris: Counter[str] = Counter()
 """The tracking servers of the calls in progress; without a call, MLflow is not restricted."""
 _unrestricted = artifact_stores.get_artifact_repository
@@ -153,7 +157,14 @@ def _checked(artifact_uri: str, *args: Any, **options: Any) -> Any:  # noqa: ANN
             f"if it is the directory of your artifacts, set {VARIABLE} to its path; if not, a user of the registry may "
             "have registered it to read or replace your files",
         )
-    return _unrestricted(artifact_uri, *args, **options)
+    depth = getattr(_nested, "depth", 0)
+    if depth >= _MAX_URIS:
+        raise MlflowException(f"the URI of the artifacts leads to more than {_MAX_URIS} other URIs")
+    _nested.depth = depth + 1
+    try:
+        return _unrestricted(artifact_uri, *args, **options)
+    finally:
+        _nested.depth = depth
 
 
 def is_foreign_directory(uri: str, tracking_uris: Iterable[str], allowed: str = "") -> bool:

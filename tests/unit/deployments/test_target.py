@@ -93,11 +93,11 @@ def test_outputs_are_json() -> None:
 
 def test_text_of_a_server_is_safe_to_print(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mlflow deployments` prints an error with its causes."""
-    error = SpecError("rejected: \x1b[2J")
+    error = SpecError("rejected: \x1b[2J\n::error::x")
     error.__cause__ = ValueError("\x1b[2J")
     monkeypatch.setattr(client, "parse_target", Mock(side_effect=error))
     deployments: Any = client.TritonDeploymentClient
     with pytest.raises(MlflowException) as caught:
         deployments("triton-repogen://a:1").get_deployment("m")
-    assert "rejected: \\x1b[2J" in str(caught.value)
+    assert "rejected: \\x1b[2J ::error::x" in str(caught.value)
     assert "\x1b" not in "".join(traceback.format_exception(caught.value))

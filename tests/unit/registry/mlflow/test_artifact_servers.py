@@ -193,6 +193,21 @@ def test_model_that_the_writer_of_a_database_names(store: Connection, tmp_path: 
     assert (caught.value.code, "REPOGEN_ARTIFACT_SERVERS" in caught.value.hint) == ("tracking.artifact-server", True)
 
 
+def test_uris_that_lead_to_each_other(store: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server can lead from each version to another one, and respond slowly to each request."""
+    name = registered(store, (tmp_path / "artifacts").as_uri())
+    uri, requests = f"models:/{name}/1", list[str]()
+
+    def download_uri(_: object, name: str, version: str) -> str:
+        requests.append(f"{name}/{version}")
+        return uri
+
+    monkeypatch.setattr(type(store.client), "get_model_version_download_uri", download_uri)
+    with pytest.raises(TrackingError, match="leads to more than 8 other URIs"):
+        download_model(store, uri, tmp_path)
+    assert len(requests) < 20
+
+
 @pytest.mark.parametrize(
     "uri",
     [
