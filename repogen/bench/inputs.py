@@ -67,8 +67,12 @@ class BenchInputs:
         Raises:
             BenchError: A string is not UTF-8.
         """
-        rows = min(len(tensor.array) for tensor in self.wire) if self.batched else 1
-        return json.dumps({"data": [self._entry(row) for row in range(rows)]})
+        return json.dumps({"data": [self._entry(row) for row in range(self.entries)]})
+
+    @property
+    def entries(self) -> int:
+        """Number of entries of ``load_data``."""
+        return min(len(tensor.array) for tensor in self.wire) if self.batched else 1
 
     def _entry(self, row: int) -> dict[str, object]:
         return {tensor.name: _content(tensor.array[row] if self.batched else tensor.array) for tensor in self.wire}

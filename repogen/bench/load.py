@@ -10,6 +10,7 @@ import csv
 import os
 import re
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.bench import Sample, Variant
 from repogen.errors import BenchError
-from repogen.files import open_regular
+from repogen.files import is_plain_name, open_regular
 from repogen.repository.lock import file_lock
 from repogen.serving.process import spawn_supervised, stop_supervised
 
@@ -81,6 +82,7 @@ class LoadTarget:
         data: File with the inputs, see ``BenchInputs.load_data``, in a temporary directory.
         output_bytes: Bytes of the outputs of one row, or of a request without a batch; 0 if unknown.
         tensors: Names of the inputs and outputs.
+        entries: Number of entries of ``data``.
     """
 
     program: Path
@@ -90,6 +92,7 @@ class LoadTarget:
     data: Path
     output_bytes: int = 0
     tensors: tuple[str, ...] = ()
+    entries: int = 1
 
     def unmeasured(self, variant: Variant) -> str:
         """Return why a variant cannot be measured; empty if it can."""
@@ -97,7 +100,18 @@ class LoadTarget:
             return "the server has no HTTP port that perf_analyzer can reach"
         if variant == "shm" and self.endpoint.kind != "embedded":
             return "only the embedded server shares the memory of this machine with repogen"
+        if variant == "shm":
+            return next(filter(None, map(_foreign_region, self.regions())), "")
         return ""
+
+    def regions(self) -> list[Path]:
+        """Return the shared memory that perf_analyzer uses: one region per output, and one per input and entry.
+
+        Their names are those of the tensors without slashes, and indices.
+        """
+        names = [name.replace("/", "").replace("\\", "") for name in self.tensors]
+        names += [f"{name}_0_{entry}" for name in names for entry in range(self.entries)]
+        return [_SHARED_MEMORY / name for name in names if is_plain_name(name)]
 
 
 def load_target(program: Path, served: ServedModel, inputs: BenchInputs, data: Path) -> LoadTarget:
@@ -116,7 +130,7 @@ def load_target(program: Path, served: ServedModel, inputs: BenchInputs, data: P
     config = served.model.config
     names = tuple(tensor.name for tensor in (*config.input, *config.output))
     address = (served.endpoint, served.model.served_as, served.version)
-    return LoadTarget(program, *address, data, inputs.output_row_bytes, names)
+    return LoadTarget(program, *address, data, inputs.output_row_bytes, names, inputs.entries)
 
 
 def measure(target: LoadTarget, load: Load) -> Sample:
@@ -133,7 +147,7 @@ def measure(target: LoadTarget, load: Load) -> Sample:
         with tempfile.TemporaryDirectory(prefix="repogen-perf-", dir=target.data.parent) as directory:
             result = Path(directory) / "result.csv"
             arguments = [*_arguments(target, load, window), "-f", str(result)]
-            log, status = _run(target, arguments, Path(directory), window, memory_limit(target, load))
+            log, status = _run(target, load, arguments, Path(directory), window)
             if result.is_file():
                 return parse_result(_read(result), log)
         window *= 4
@@ -202,20 +216,18 @@ def _credential_arguments(endpoint: Endpoint, variant: Variant) -> Iterator[str]
         yield from (_HEADER, f"{key}:{value}")
 
 
-def _run(
-    target: LoadTarget, arguments: list[str], directory: Path, window: float, memory_bytes: int
-) -> tuple[str, int]:
+def _run(target: LoadTarget, load: Load, arguments: list[str], directory: Path, window: float) -> tuple[str, int]:
     """Run perf_analyzer and return what it printed, and its status; a signal has 128 and its number.
 
     Raises:
-        BenchError: It did not end in time.
+        BenchError: It did not end in time, or another user created shared memory that it would use.
     """
     environment = ["env", f"LD_LIBRARY_PATH={target.program / 'lib'}"]
     command = [*environment, str(target.program / "bin" / "perf_analyzer"), *arguments]
     log = directory / "log"
-    with _own_regions(target):
+    with _own_regions(target, load.variant):
         secrets = frozenset(value for option, value in pairwise(command) if option == _HEADER)
-        supervisor = spawn_supervised(command, directory, log, directory.name, secrets, memory_bytes)
+        supervisor = spawn_supervised(command, directory, log, directory.name, secrets, memory_limit(target, load))
         try:
             supervisor.wait(_EXTRA_SECONDS + 4 * _WINDOWS * window)
         except subprocess.TimeoutExpired as error:
@@ -232,15 +244,21 @@ def _read(path: Path) -> str:
 
 
 @contextmanager
-def _own_regions(target: LoadTarget) -> Iterator[None]:
+def _own_regions(target: LoadTarget, variant: Variant) -> Iterator[None]:
     """Run one perf_analyzer at a time, and remove the shared memory that it leaves behind if it is killed.
 
-    The names of its regions are those of tensors without slashes, and indices, so two processes would use the same.
+    The names of its regions are not random, so two processes would use the same. It also uses regions that another user
+    created, who could read and change what is in them; so they are created here, before it starts.
+
+    Raises:
+        BenchError: Another user created one.
     """
     names = {name.replace("/", "").replace("\\", "") for name in target.tensors}
     with file_lock(target.program.parent / "perf_analyzer.lock"):
         before, start = set(_SHARED_MEMORY.iterdir()), time.time()
         try:
+            if variant == "shm":
+                _create_regions(target)
             yield
         finally:
             for region in set(_SHARED_MEMORY.iterdir()) - before:
@@ -250,6 +268,26 @@ def _own_regions(target: LoadTarget) -> Iterator[None]:
                     status = region.lstat()
                     if status.st_uid == os.getuid() and status.st_ctime >= start - 1:
                         region.unlink()
+
+
+def _create_regions(target: LoadTarget) -> None:
+    for region in target.regions():
+        try:
+            os.close(os.open(region, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            if reason := _foreign_region(region):
+                raise BenchError(reason, f"remove {region}", code="bench.load") from None
+
+
+def _foreign_region(region: Path) -> str:
+    """Return that other users can open shared memory of this name; empty if they cannot, or if there is none."""
+    try:
+        status = region.lstat()
+    except FileNotFoundError:
+        return ""
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+        return ""
+    return f"other users can open the shared memory {region}, which perf_analyzer would use"
 
 
 def _crash(number: int, log: str) -> BenchError:

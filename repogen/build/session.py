@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from repogen.build.cache import user_cache
@@ -17,6 +15,7 @@ from repogen.errors import ServerError
 from repogen.executors.interface import Workplace
 from repogen.executors.select import LOCAL, find_executor
 from repogen.files import is_inside
+from repogen.files.paths import real_path
 from repogen.reporting.results import REPORTS
 from repogen.repository.layout import stage_container
 from repogen.repository.workspace import prepare_stage_root, private_repository
@@ -26,6 +25,7 @@ from repogen.worker.process import open_fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import RunningTriton
@@ -203,9 +203,9 @@ class _TritonOnDemand:
 
 def _unused(plan: BuildPlan) -> tuple[str, ...]:
     """Return what is in the spec's directory and no task reads."""
-    root = Path(os.path.realpath(plan.spec.root))
+    root = real_path(plan.spec.root)
     outputs = [plan.repository, stage_container(plan.repository, plan.options.stage_dir), root / REPORTS]
-    paths = (Path(os.path.realpath(path)) for path in outputs)
+    paths = (real_path(path) for path in outputs)
     inside = {path.relative_to(root).as_posix() for path in paths if is_inside(path, root) and path != root}
     return tuple(sorted(inside | {".git", ".venv"}))
 

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from repogen.files import is_inside
+from repogen.files.paths import real_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,7 +80,7 @@ def _location(name: str) -> Path | None:
     places = list(spec.submodule_search_locations or ([] if spec.origin is None else [spec.origin]))
     if len(places) != 1:
         return None
-    location = Path(os.path.realpath(places[0]))
+    location = real_path(places[0])
     paths = sysconfig.get_paths()
     own = Path(__file__).resolve().parents[1]
     directories = (own, Path(paths["stdlib"]), Path(paths["platstdlib"]))

@@ -29,6 +29,7 @@ from repogen.check.files import (
 from repogen.check.layout import policy_findings, root_findings, unreadable, version_findings
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, is_file, raise_if_exhausted
+from repogen.files.paths import real_path
 from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
@@ -188,7 +189,7 @@ class _Model:
         """The versions whose files are read, the served ones first: of links to one directory, only one."""
         numbers: dict[str, int] = {}
         for number in (*self.served, *self.versions):
-            numbers.setdefault(os.path.realpath(self.version_dir(number)), number)
+            numbers.setdefault(str(real_path(self.version_dir(number))), number)
         return tuple(numbers.values())
 
     def version_dir(self, version: int) -> Path:

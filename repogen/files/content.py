@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.files.paths import is_below, leads_out
+from repogen.files.paths import is_below, leads_out, real_path
 from repogen.files.work_limit import count_file, is_counted, shared
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def opened_path(stream: BufferedReader, path: Path) -> Path:
     try:
         return Path(os.readlink(_DESCRIPTORS / str(stream.fileno())))  # noqa: PTH115 - tests replace it
     except OSError:
-        target = Path(os.path.realpath(path))
+        target = real_path(path)
     if not os.path.samestat(os.fstat(stream.fileno()), target.lstat()):
         raise OSError(errno.EAGAIN, "was replaced while it was opened", str(path))
     return target

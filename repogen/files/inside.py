@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.files.content import closed_after_error, open_regular, opened_path
-from repogen.files.paths import is_below, leads_out, require_inside
+from repogen.files.paths import is_below, leads_out, real_path, require_inside
 
 if TYPE_CHECKING:
     from io import BufferedReader
+    from pathlib import Path
 
 
 def open_inside(path: Path, directory: Path, root: Path | None = None) -> BufferedReader:
@@ -27,7 +26,7 @@ def open_inside(path: Path, directory: Path, root: Path | None = None) -> Buffer
     Raises:
         OSError: It leads to another directory, cannot be opened, or is not a regular file.
     """
-    root = Path(os.path.realpath(directory)) if root is None else root
+    root = real_path(directory) if root is None else root
     require_inside(path, directory)
     stream = open_regular(path)
     with closed_after_error(stream):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MAX_NAME_BYTES = 255
 _MAX_PATH = 4096
 """Characters; Linux opens no path of more bytes, and the time to follow its links grows with the square."""
+_ATTEMPTS = 20
 MAX_LINKS = 40
 """Number of symlinks that are followed on the way to a path, as in Linux."""
 FOREIGN_LINK = "is a symlink of another user, who does not own what it leads to"
@@ -83,6 +84,17 @@ def is_plain_name(name: str) -> bool:
     return name not in {"", ".", ".."} and not {"/", "\0"} & set(name) and len(encoded) <= _MAX_NAME_BYTES
 
 
+def real_path(path: Path | str) -> Path:
+    """Return a path without symlinks, as ``os.path.realpath``, which fails if a link is replaced while it is read."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return Path(os.path.realpath(path))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+    raise OSError(errno.EAGAIN, "was replaced while it was read", str(path))
+
+
 def is_inside(path: Path, directory: Path) -> bool:
     """Return whether a path leads to a file in a directory, after all symlinks are followed.
 
@@ -95,7 +107,7 @@ def is_inside(path: Path, directory: Path) -> bool:
     """
     if "\0" in str(path) or len(str(path)) > _MAX_PATH:
         return False
-    return is_below(Path(os.path.realpath(path)), Path(os.path.realpath(directory)))
+    return is_below(real_path(path), real_path(directory))
 
 
 def is_below(target: Path, root: Path) -> bool:
@@ -351,7 +363,7 @@ def _foreign_reason(path: Path, *, writable: int) -> str:
 def _directories_above(directory: Path) -> Iterator[Path]:
     """Yield the directories above a path, and above the one that it leads to, up to the home directory."""
     homes = {os.path.realpath(os.path.expanduser("~")), os.path.expanduser("~")}  # noqa: PTH111 - Path.home may fail
-    for path in dict.fromkeys((os.path.abspath(directory), os.path.realpath(directory))):  # noqa: PTH100 - not resolved
+    for path in dict.fromkeys((os.path.abspath(directory), str(real_path(directory)))):  # noqa: PTH100 - not resolved
         yield from takewhile(lambda parent: str(parent) not in homes, Path(path).parents)
 
 

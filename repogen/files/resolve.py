@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.files.paths import FOREIGN_LINK, MAX_LINKS, foreign_link_error
+from repogen.files.paths import FOREIGN_LINK, MAX_LINKS, foreign_link_error, real_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,14 +66,14 @@ def resolved(path: Path) -> Path:
         SpecError: A symlink of another user, who does not own what it leads to, is on the way.
     """
     if not hasattr(os, "O_PATH"):
-        return Path(os.path.realpath(path))
+        return real_path(path)
     walk = _Walk(path)
     try:
         walk.go(create=False)
     except ForeignLinkError as error:
         raise foreign_link_error(error.link) from None
     except OSError:  # what reads or writes there reports it
-        return Path(os.path.realpath(path))
+        return real_path(path)
     finally:
         os.close(walk.descriptor)
     return Path(walk.path)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
 from repogen.files import reason
+from repogen.files.paths import real_path
 from repogen.files.resolve import resolved
 from repogen.files.tree import remove_tree
 from repogen.repository.filesystem import make_directory
@@ -150,7 +151,7 @@ def _stage_parent(repository: Path, stage_dir: Path | None) -> Path:
 
 def _resolved(path: Path) -> Path:
     """Return a path without symlinks; one in a loop stays as it is."""
-    return Path(os.path.realpath(path))
+    return real_path(path)
 
 
 def _existing(path: Path, kind: str) -> Path:

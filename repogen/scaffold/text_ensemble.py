@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, TypeAdapter
 
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_file, is_inside, read_bytes
+from repogen.files.paths import real_path
 from repogen.scaffold.description import CopiedFile, ModelDescription, SpecDescription, flow, model_name
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 from repogen.spec.models import ModelSpec
@@ -20,6 +20,7 @@ from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from repogen.artifacts.tensors import Signature
 
@@ -111,7 +112,7 @@ def describe_text_ensemble(path: Path, directory: Path, name: str | None, render
         SpecError: It is not a model of text with a tokenizer.json, or the model cannot be loaded.
         MissingExtraError: torch, transformers or another package is not installed.
     """
-    root = Path(os.path.realpath(path))
+    root = real_path(path)
     _require_files(path)
     model = _inspected(path, directory, name or model_name(path.resolve().name))
     padding = _padding(path)

@@ -25,7 +25,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
-from repogen.files.paths import FOREIGN_LINK, foreign_link_in
+from repogen.files.paths import FOREIGN_LINK, foreign_link_in, real_path
 from repogen.files.work_limit import WorkLimitError, raise_if_exceeded, work_limit
 from repogen.repository.ensembles import steps_reason
 from repogen.repository.layout import MODEL_FILES, requirements_in
@@ -168,7 +168,7 @@ def _graph_files(model: Path, config: ModelConfig) -> Iterator[Path]:
         paths = [path for path in version.iterdir() if path.suffix == ".onnx"]
         for path in sorted({*paths, *(version / name for name in names)}, key=lambda path: (len(path.parts), path)):
             for entry in (path, path / MODEL_FILE):
-                files.setdefault(os.path.join(os.path.realpath(entry.parent), entry.name), entry)  # noqa: PTH118 - text
+                files.setdefault(os.path.join(str(real_path(entry.parent)), entry.name), entry)  # noqa: PTH118 - text
     yield from (file for file in files.values() if is_file(file))
 
 

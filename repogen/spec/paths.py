@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.errors import SpecError
 from repogen.files import is_directory, is_file, is_inside, is_private_hard_link
+from repogen.files.paths import real_path
 from repogen.files.url import RepositoryUrl, location
 from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
@@ -253,4 +254,4 @@ def _lexically_inside(file: str, root: Path) -> bool:
 
 def _resolved(path: Path) -> Path:
     """Return a path without symlinks; one in a loop stays as it is."""
-    return Path(os.path.realpath(path))
+    return real_path(path)

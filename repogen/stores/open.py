@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from repogen.artifacts.progress import Silent
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files import reason
+from repogen.files.paths import real_path
 from repogen.files.temporary import temporary_directory
 from repogen.files.url import RepositoryUrl, location
 from repogen.plugins import load_plugin, plugins
@@ -148,7 +149,7 @@ def _private_directory(url: RepositoryUrl, stage_dir: Path | None) -> Iterator[P
                 "use a directory that is writable: set TMPDIR, or --stage-dir if the command has it",
                 code="store.copy",
             ) from error
-        yield Path(os.path.realpath(directory))
+        yield real_path(directory)
 
 
 def open_store(url: RepositoryUrl) -> Store:

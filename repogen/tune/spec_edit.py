@@ -19,6 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from repogen.errors import RepogenError, SpecError
 from repogen.files import read_bytes
+from repogen.files.paths import real_path
 from repogen.reporting.text import MAX_COMPARED, equal_ends, unified_diff
 from repogen.spec.load import MAX_BYTES, load_spec
 from repogen.spec.problems import printable
@@ -68,7 +69,7 @@ class SpecEdit:
         Raises:
             SpecError: It was changed since it was read, or can't be written.
         """
-        target = Path(os.path.realpath(self.path))
+        target = real_path(self.path)
         try:
             if read_bytes(target, MAX_BYTES) != self.before:
                 raise SpecError(

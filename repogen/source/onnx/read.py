@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -11,6 +9,7 @@ import onnx
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
 from repogen.files.content import ContentError
+from repogen.files.paths import real_path
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
 from repogen.onnx_graph.facts import hint_for, parse_model
 from repogen.onnx_graph.normalize import is_unnamed
@@ -18,6 +17,7 @@ from repogen.source.common.graph_inputs import GraphInput, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from pathlib import Path
 
     from repogen.onnx_graph.external_data import External
     from repogen.source.common.graph_inputs import GraphDim
@@ -194,7 +194,7 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
                 code="source.onnx-external-data",
                 where=path.name,
             )
-        files.setdefault(entry.location, Path(os.path.realpath(path.absolute().parent / entry.location)))
+        files.setdefault(entry.location, real_path(path.absolute().parent / entry.location))
     return tuple(files.values())
 
 

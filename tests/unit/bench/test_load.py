@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,39 @@ def test_shared_memory_of_a_killed_run_is_removed(tmp_path: Path) -> None:
             region.unlink(missing_ok=True)
 
 
+def test_shared_memory_is_created_before_it_is_used(tmp_path: Path) -> None:
+    """perf_analyzer does not create regions exclusively: another user could create them, and read the inputs."""
+    regions = [Path("/dev/shm") / f"repogentest_{name}" for name in ("x", "x_0_0", "x_0_1", "y", "y_0_0", "y_0_1")]  # noqa: S108
+    script = f"stat -c '%a %u' {' '.join(map(str, regions))} > {tmp_path}/modes; kill -9 $$"
+    fake = fake_program(tmp_path, script)
+    fake = LoadTarget(fake.program, LOCAL, "m", 1, fake.data, 40, ("repogentest/_x", "repogentest_y"), 2)
+    with pytest.raises(BenchError):
+        measure(fake, Load("shm", 1, 1, 0.1))
+    assert (tmp_path / "modes").read_text().split("\n") == [*(f"600 {os.getuid()}" for _ in regions), ""]
+    assert not any(region.exists() for region in regions)
+
+
+@pytest.mark.parametrize(("mode", "owner"), [(0o666, 0), (0o600, 65534), (0o640, 0)])
+def test_shared_memory_that_another_user_created(tmp_path: Path, mode: int, owner: int) -> None:
+    """The variant is not measured; if the region appears later, the benchmark ends."""
+    region = Path("/dev/shm/repogentest_z_0_0")  # noqa: S108
+    fake = fake_program(tmp_path, f"touch {tmp_path}/started")
+    fake = LoadTarget(fake.program, LOCAL, "m", 1, fake.data, 40, ("repogentest_z",))
+    assert fake.unmeasured("shm") == ""
+    region.touch()
+    try:
+        region.chmod(mode)
+        os.chown(region, owner, -1)
+        assert str(region) in fake.unmeasured("shm")
+        assert fake.unmeasured("grpc") == ""
+        with pytest.raises(BenchError, match="other users can open the shared memory"):
+            measure(fake, Load("shm", 1, 1, 0.1))
+        assert not (tmp_path / "started").exists()
+    finally:
+        region.unlink()
+    assert not Path("/dev/shm/repogentest_z").exists()  # noqa: S108
+
+
 def test_unreachable_variants_have_a_reason(tmp_path: Path) -> None:
     """HTTP needs a port, and shared memory needs a server in the same memory."""
     local, container = target(tmp_path), target(tmp_path, SOCKET)
@@ -189,7 +223,7 @@ def test_shared_memory_that_another_process_removes(tmp_path: Path, monkeypatch:
         return lstat(path)
 
     (tmp_path / "pa").mkdir()
-    with monkeypatch.context() as patch, module._own_regions(target(tmp_path / "pa")):  # noqa: SLF001 - a moment of a run
+    with monkeypatch.context() as patch, module._own_regions(target(tmp_path / "pa"), "grpc"):  # noqa: SLF001 - a moment of a run
         (tmp_path / "logits_0_0").touch()
         (tmp_path / "other").touch()
         patch.setattr(Path, "lstat", removed)

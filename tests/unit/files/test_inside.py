@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.files import content, inside, open_inside, read_inside
+from repogen.files.paths import real_path
 from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
@@ -23,6 +25,20 @@ def secret(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if request.param == "no proc":
         monkeypatch.setattr(content, "_DESCRIPTORS", tmp_path / "missing")
     return tmp_path / "secret"
+
+
+def test_link_that_is_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own function fails if it reads as a link what was one."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    original, failures = os.readlink, [OSError(errno.EINVAL, "Invalid argument")] * 2
+
+    def replaced(path: str) -> str:
+        if failures:
+            raise failures.pop()
+        return original(path)
+
+    monkeypatch.setattr(os, "readlink", replaced)
+    assert real_path(tmp_path / "link") == tmp_path
 
 
 @pytest.mark.usefixtures("secret")
