@@ -39,7 +39,12 @@ def root_findings(repository: Path) -> Iterator[Finding]:
             is_hidden = entry.name.startswith(".")
             kind = "a hidden directory" if is_hidden else "a directory without a model"
             message = f"{entry.name}/ is {kind}, and Triton loads every directory here as a model: it fails to start"
-            hint = "move it out of the repository" + ("" if is_hidden else "; or, if it is a repository, pass its path")
+            hint = "move it out of the repository"
+            if not is_hidden:
+                hint += (
+                    "; if it is a repository, pass its path; if it is a model, it needs a config.pbtxt, or a file with "
+                    "the default name (1/model.onnx, 1/model.py, …) in a directory whose name is a number"
+                )
             yield Finding("RG401", "error", message, hint, path=str(entry))
 
 

@@ -14,6 +14,7 @@ from repogen.cli.group import (
     FILE,
     REPOSITORY,
     SERVER,
+    Integer,
     control_header_option,
     debug_option,
     handle_errors,
@@ -54,7 +55,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--concurrency", type=_Numbers(), default="1,4,16", show_default=True, help="Numbers of concurrent requests."
 )
-@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rounds to measure.")
+@click.option("--rounds", type=Integer(1, 1000), default=5, show_default=True, help="Rounds to measure.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 3600, min_open=True),

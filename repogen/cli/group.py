@@ -62,6 +62,12 @@ class _RepositoryOrModel(_Repository):
         return Path(value) if is_model_uri(str(value)) else super().convert(value, param, ctx)
 
 
+class Integer(click.IntRange):
+    """An integer in a range; click's own message says "integer range" for text that is not a number."""
+
+    name = "integer"
+
+
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 REPOSITORY = _Repository(file_okay=False, path_type=Path)
 REPOSITORY_OR_MODEL = _RepositoryOrModel(file_okay=False, path_type=Path)

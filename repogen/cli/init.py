@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from repogen.cli.group import DIRECTORY, debug_option, handle_errors
+from repogen.cli.group import DIRECTORY, Integer, debug_option, handle_errors
 from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe, require_local
 from repogen.scaffold.description import NO_HINTS, Hints
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option("--argo", is_flag=True, help="Also write an Argo workflow; if a spec exists, write only the workflow.")
 @click.option("--kfp", is_flag=True, help="Also write a Kubeflow pipeline; if a spec exists, write only the pipeline.")
 @click.option(
-    "--shards", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
+    "--shards", type=Integer(1, 256), default=4, show_default=True, metavar="N",
     help="Number of parts of --matrix, --argo and --kfp.",
 )  # fmt: skip
 @click.option(

@@ -11,6 +11,7 @@ from repogen.cli.completion import releases, spec_models
 from repogen.cli.group import (
     FILE,
     REPOSITORY,
+    Integer,
     debug_option,
     handle_errors,
     json_option,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--no-track", is_flag=True, help="Plan a build without MLflow tracking.")
 @tracking_option
 @click.option(
-    "--shards", type=click.IntRange(1, 1000), metavar="N",
+    "--shards", type=Integer(1, 1000), metavar="N",
     help="Show which of N shards builds each model if this plan is passed to `repogen build --plan`.",
 )  # fmt: skip
 @json_option

@@ -17,6 +17,7 @@ from repogen.cli.group import (
     FILE,
     REPOSITORY,
     SERVER,
+    Integer,
     control_header_option,
     debug_option,
     handle_errors,
@@ -46,7 +47,7 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
 
 @click.command()
 @click.argument("name", shell_complete=spec_models)
-@click.argument("version", type=click.IntRange(min=1), required=False)
+@click.argument("version", type=Integer(min=1), required=False)
 @click.option("--alias", default="champion", show_default=True, help="Alias to move.")
 @click.option(
     "gates",

@@ -10,7 +10,16 @@ import click
 
 from repogen.api import report as api
 from repogen.cli.completion import repository_models
-from repogen.cli.group import DIRECTORY, FILE, REPOSITORY, debug_option, handle_errors, json_option, print_report
+from repogen.cli.group import (
+    DIRECTORY,
+    FILE,
+    REPOSITORY,
+    Integer,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+)
 from repogen.cli.repository import model_and_version
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
@@ -57,7 +66,7 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
     "--repository", type=REPOSITORY, default=_REPOSITORY, show_default=True, metavar="DIR|URL", help="Model repository."
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; default: a free one."
+    "--port", type=Integer(0, 65535), default=0, metavar="PORT", help="Port to listen on; default: a free one."
 )
 @click.option("--no-browser", is_flag=True, help="Print the URL only; do not open a browser.")
 @debug_option

@@ -18,6 +18,7 @@ from repogen.cli.group import (
     PATH_OR_URL,
     REPOSITORY,
     REPOSITORY_OR_MODEL,
+    Integer,
     control_header_option,
     debug_option,
     handle_errors,
@@ -105,7 +106,7 @@ def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: b
 @click.command()
 @click.argument("name")
 @click.option(
-    "--to", type=click.IntRange(min=0), metavar="N", help="Version to serve; default: the newest below the served one."
+    "--to", type=Integer(min=0), metavar="N", help="Version to serve; default: the newest below the served one."
 )
 @click.option("--release", is_flag=True, help="End the hold.")
 @_repository_option
@@ -209,7 +210,7 @@ def _age(_context: click.Context, _option: click.Parameter, value: str | None) -
 @click.argument("name", required=False)
 @click.option(
     "--keep",
-    type=click.IntRange(min=0),
+    type=Integer(min=0),
     required=True,
     metavar="K",
     help="Keep this many versions of each model: the newest served one, and those before it.",
@@ -320,8 +321,8 @@ def publish(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("name")
-@click.argument("before", type=click.IntRange(min=0), required=False, metavar="[A]")
-@click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
+@click.argument("before", type=Integer(min=0), required=False, metavar="[A]")
+@click.argument("after", type=Integer(min=0), required=False, metavar="[B]")
 @_repository_option
 @click.option(
     "--against",

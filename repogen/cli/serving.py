@@ -16,6 +16,7 @@ from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     REPOSITORY,
     SERVER,
+    Integer,
     control_header_option,
     debug_option,
     handle_errors,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from repogen.serving.served_models import ServedModel
 
-_PORT = click.IntRange(0, 65535)
+_PORT = Integer(0, 65535)
 
 
 @click.command()

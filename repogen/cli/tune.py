@@ -13,6 +13,7 @@ from repogen.cli.completion import server_names, spec_models
 from repogen.cli.group import (
     FILE,
     REPOSITORY,
+    Integer,
     control_header_option,
     debug_option,
     handle_errors,
@@ -55,16 +56,14 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Time for builds with other optimization passes (at most half) and for the trials: 90s, 10m, 1h.",
 )
-@click.option(
-    "--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of trials."
-)
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Rows of each request.")
+@click.option("--trials", type=Integer(1, 10_000), default=50, show_default=True, help="Maximum number of trials.")
+@click.option("--batch", type=Integer(1), default=1, show_default=True, help="Rows of each request.")
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, 4096),
+    type=Integer(1, 4096),
     help="Concurrent requests; default: 16 (throughput) or 1 (latency).",
 )
-@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rounds of the comparison.")
+@click.option("--rounds", type=Integer(1, 1000), default=5, show_default=True, help="Rounds of the comparison.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 3600, min_open=True),

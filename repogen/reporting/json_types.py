@@ -748,7 +748,7 @@ class MachineDocument(TypedDict):
     cpu: str
     """Name of the processor"""
     cores: int
-    """CPU cores that repogen may use; also the number of threads of each variant"""
+    """CPU cores that repogen, and therefore each variant, may use"""
     memory_bytes: int
     """Total memory"""
     load: float

@@ -20,7 +20,15 @@ from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.hold import held_version
-from repogen.repository.layout import config_bytes, directory_of_step, model_dir, models_of, triton_versions, versions
+from repogen.repository.layout import (
+    config_bytes,
+    directory_of_step,
+    is_model,
+    model_dir,
+    models_of,
+    triton_versions,
+    versions,
+)
 from repogen.repository.manifest import read_manifest
 from repogen.repository.version_policy import served_versions
 from repogen.spec.problems import suggestion
@@ -56,6 +64,12 @@ def require_models(repository: Path, names: Collection[str]) -> None:
             code="repository.missing",
         )
     existing = models_of(repository)
+    if existing and all(name.isdecimal() for name in existing) and is_model(repository):
+        raise SpecError(
+            f"{repository} is the directory of a model, not a repository",
+            f"pass the repository, {repository.absolute().parent}",
+            code="repository.missing",
+        )
     missing_models = [name for name in names if name not in existing]
     if missing_models:
         raise SpecError(

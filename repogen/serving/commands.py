@@ -78,7 +78,7 @@ def serve(
         open_triton(prepare_server(server, recorded_target(repository), progress), selected, mode, progress) as triton,
     ):
         if not poll:
-            require_loaded(triton.log_tail(LOG_LINES))
+            require_loaded(triton.log_tail(LOG_LINES), _refused(repository, models))
         _report_failures(triton, progress, {})
         yield triton
 
@@ -138,10 +138,14 @@ def _usual_port(service: str) -> int:
 
 def states(triton: RunningTriton, repository: Path, names: tuple[str, ...]) -> list[ServedModel]:
     """Return what a server serves of a repository, or of some of its models; the others with the reason."""
-    selected = names or models_of(repository)
-    refused = {name: "; ".join(refusal_reasons(repository / name)) for name in selected}
-    failures = load_failures(triton.log_tail(LOG_LINES)) | {name: text for name, text in refused.items() if text}
-    return served_models(triton.endpoint.http, selected, failures)
+    failures = load_failures(triton.log_tail(LOG_LINES)) | _refused(repository, names)
+    return served_models(triton.endpoint.http, names or models_of(repository), failures)
+
+
+def _refused(repository: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """Return why repogen does not let a server load models, by name: all of a repository, or some."""
+    reasons = {name: refusal_reasons(repository / name) for name in names or models_of(repository)}
+    return {name: "; ".join(texts) for name, texts in reasons.items() if texts}
 
 
 def _report_failures(triton: RunningTriton, progress: Progress, reported: dict[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, TypeAdapter
@@ -28,7 +29,7 @@ from repogen.serving.environment import without_secrets
 from repogen.serving.interface import ServerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LOCALHOST = "127.0.0.1"
 START_SECONDS = 600.0
@@ -428,13 +429,17 @@ def load_failures(log: str) -> dict[str, str]:
     return failures
 
 
-def require_loaded(log: str) -> None:
+def require_loaded(log: str, refused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Check that a server that loaded its models at its start serves at least one, or had none to load.
+
+    Args:
+        log: The server's log.
+        refused: Why repogen did not let it load models, by name.
 
     Raises:
         ServerError: No model loaded; the message has the reason of each.
     """
-    failures = load_failures(log)
+    failures = {**refused, **load_failures(log)}
     if not failures or _READY.search(log):
         return
     lines = "\n".join(f"  {name}: {reason}" for name, reason in failures.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from yaml.reader import Reader
 
 from repogen.errors import SpecError
-from repogen.files import open_regular
+from repogen.files import is_file, open_regular
 from repogen.files.paths import require_no_foreign_link
 from repogen.files.url import RepositoryUrl, location
 from repogen.files.work_limit import work_limit
@@ -37,6 +37,7 @@ MAX_MERGED_VALUES = 100_000
 
 _RELEASE = re.compile(r"(?:20)?(\d\d)\.(\d{1,2})(?:-.*)?", re.ASCII)
 """A year and a month, also as in the tag of an image: ``24.10-py3``."""
+_FILE = "repogen.yaml"
 _INIT_HINT = "create one with `repogen init`"
 
 
@@ -107,7 +108,9 @@ def read_spec(path: Path) -> bytes:
         with open_regular(path) as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        raise SpecError("spec not found", _INIT_HINT, code="spec.missing", where=str(path)) from error
+        is_name = path.name == str(path) and not path.suffix and is_file(path.with_name(_FILE))
+        hint = f"for one model of {_FILE}, pass --model {path}" if is_name else _INIT_HINT
+        raise SpecError("spec not found", hint, code="spec.missing", where=str(path)) from error
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         raise SpecError(f"the spec can't be read: {problem}", code="spec.unreadable", where=str(path)) from error

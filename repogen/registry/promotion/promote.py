@@ -105,7 +105,9 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
     current = _with_alias(entries, alias)
     if current is None:
         raise GateError(
-            f"{name} does not have the alias {alias!r}, so it can't be rolled back", code="promotion.no-alias"
+            f"{name} does not have the alias {alias!r}, so it can't be rolled back",
+            f"its aliases are: {', '.join(sorted({each for entry in entries for each in entry.aliases})) or 'none'}",
+            code="promotion.no-alias",
         )
     moves = registry.moves(name, alias)
     version = rollback_target(moves, current.version)

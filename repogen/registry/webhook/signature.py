@@ -51,7 +51,8 @@ def secret_of(environment: Mapping[str, str]) -> str:
         problem = f"has fewer than {_MIN_SECRET} characters" if secret else "is not set"
         problem = problem if is_text else "is not UTF-8"
         raise SpecError(
-            f"--listen: {SECRET_VARIABLE} {problem}, and webhooks without a secret could come from anyone",
+            f"--listen: {SECRET_VARIABLE} {problem}; without a secret that cannot be guessed, webhooks could come from "
+            "anyone",
             f"create one with `openssl rand -hex 32`, set {SECRET_VARIABLE} to it, and create the webhook with it in "
             "MLflow",
             code="sync.webhook-secret",

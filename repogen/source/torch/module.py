@@ -60,6 +60,12 @@ def make_module(reference: str, kwargs: Mapping[str, object], root: Path) -> tor
         SourceError: It cannot be imported, fails, or does not return a module.
     """
     factory = import_callable(reference, root)
+    if isinstance(factory, torch.nn.Module):
+        raise SourceError(
+            f"{reference!r} is a module, not a function that returns one",
+            f"write a function, such as `def build(): return {reference.rpartition(':')[2]}`",
+            code="source.return-type",
+        )
     _check_kwargs(factory, reference, kwargs)
     try:
         module = factory(**kwargs)

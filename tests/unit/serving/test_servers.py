@@ -486,6 +486,9 @@ def test_models_that_did_not_load_are_listed() -> None:
     assert caught.value.message.splitlines() == ["Triton could not load any model of the repository:", *lines]
     assert (caught.value.code, caught.value.details) == ("server.start", log)
     process.require_loaded(log + READY_ROW)
+    process.require_loaded(log + READY_ROW, {"other": "it has another name"})
+    with pytest.raises(ServerError, match=r"(?s)could not load any model.*other: it has another name"):
+        process.require_loaded("", {"other": "it has another name"})
     process.require_loaded("")
 
 

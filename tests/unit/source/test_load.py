@@ -174,6 +174,7 @@ def test_submodule_that_stays_in_training_mode_is_rejected(load: Load) -> None:
     ("code", "expected", "words"),
     [
         ("def build(): return 42\n", "source.return-type", "returned int"),
+        ("build = nn.Linear(4, 2)\n", "source.return-type", "is a module, not a function that returns one"),
         ("def build(): raise ValueError('no data')\n", "source.user-code", "ValueError: no data"),
         ("def build(): return nn.Linear(4, 2, device='meta')\n", "source.meta", "meta device"),
         ("def build(): return nn.LazyLinear(2)\n", "source.meta", "'weight' of a lazy module"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from repogen.spec.sources import TorchSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from repogen.spec.models import Spec
 
@@ -125,6 +125,20 @@ def test_missing_spec_suggests_init(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "repogen.yaml")
     assert "create one with `repogen init`" == caught.value.hint  # noqa: SIM300 - expected first
+
+
+def test_name_of_a_model_in_place_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint has the option, if there is a spec."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "repogen.yaml").touch()
+    for path, hint in (
+        ("digits", "pass --model digits"),
+        ("digits.yaml", "repogen init"),
+        ("a/digits", "repogen init"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            load_spec(Path(path))
+        assert hint in caught.value.hint
 
 
 def test_large_file_is_rejected(tmp_path: Path) -> None:

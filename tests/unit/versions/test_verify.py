@@ -111,6 +111,14 @@ def test_versions_of_the_first_edition(publisher: Publisher, tmp_path: Path) -> 
     assert publisher.publish(weights=b"3") == 3
 
 
+def test_directory_of_a_model_is_not_a_repository(publisher: Publisher) -> None:
+    """Its versions are not models."""
+    publisher.publish()
+    with pytest.raises(SpecError, match="is the directory of a model, not a repository") as caught:
+        repogen.verify(publisher.repository / "m")
+    assert str(publisher.repository) in caught.value.hint
+
+
 def test_nothing_to_verify(tmp_path: Path) -> None:
     """A repository without models, and one that repogen did not build, do not pass."""
     with pytest.raises(SpecError, match="has no models"):

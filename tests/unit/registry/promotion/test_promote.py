@@ -280,9 +280,12 @@ def _move(old: int, new: int) -> AliasMove:
 
 
 def test_rollback_without_the_alias_fails(registry: SimulatedRegistry, register: Register) -> None:
-    """With an error code of its own."""
+    """With an error code of its own, and the aliases that exist."""
     register()
-    assert error_code(lambda: rollback(registry, "m", "champion")) == "promotion.no-alias"
+    registry.point("m", "prod", 1)
+    with pytest.raises(GateError) as caught:
+        rollback(registry, "m", "champion")
+    assert (caught.value.code, caught.value.hint) == ("promotion.no-alias", "its aliases are: prod")
 
 
 def test_history_has_moves_outside_of_repogen(registry: SimulatedRegistry, register: Register) -> None:
