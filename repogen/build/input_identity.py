@@ -1,14 +1,12 @@
 """Detects that another user replaced an input while a build read it, for example with a link to a private file.
 
 Libraries open weights, examples and the files of Hugging Face directories by their names, so a check before they do
-cannot prevent it. But a rename changes the ctime of what is renamed, and no user can set that time back. Directories
-above the spec or the repository are not compared: who can replace them can replace the spec, and a build writes there.
+cannot prevent it; see ``files.replacement``.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from repogen.build.fingerprint import input_files
 from repogen.errors import SourceError
-from repogen.files.paths import FOREIGN_LINK, entries_to, foreign_link, is_own_group
+from repogen.files.paths import FOREIGN_LINK, foreign_link
+from repogen.files.replacement import Trust, trust_of
 from repogen.files.tree import walk
 from repogen.spec.paths import check_model_paths
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource
@@ -25,9 +24,8 @@ from repogen.spec.structure import PartialModel
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from repogen.files.replacement import Identity
     from repogen.spec.models import Spec
-
-    Identity = tuple[int, ...] | None
 
 _MAX_FILES = 10_000
 
@@ -46,7 +44,7 @@ class ObservedInputs:
     paths: tuple[Path, ...]
     directories: tuple[Path, ...]
     identities: Mapping[str, Identity]
-    trust: _Trust
+    trust: Trust
 
     def require_unreplaced(self, used: Iterable[Path], name: str) -> None:
         """Require that the inputs are still the same.
@@ -92,12 +90,7 @@ def observe(spec: Spec, names: Sequence[str], repository: Path) -> ObservedInput
             directories.append(_checkpoint(source, spec.root))
         elif isinstance(source, OnnxSource):  # its external data
             directories.append((spec.root / source.path).parent)
-    trust = _Trust(
-        frozenset({os.geteuid(), 0, spec.root.stat().st_uid}),
-        frozenset(
-            os.path.realpath(each) for path in (spec.root, repository) for each in (path, *path.absolute().parents)
-        ),
-    )
+    trust = trust_of(spec.root, repository)
     identities: dict[str, Identity] = {}
     for file in (*paths, *directories, *islice(_files(directories, trust), _MAX_FILES)):
         identities |= trust.replaceable(file)
@@ -130,7 +123,7 @@ def _checkpoint(source: HuggingFaceSource, root: Path) -> Path:
     return Path(cache, f"models--{str(source.model).replace('/', '--')}").expanduser()
 
 
-def _files(directories: Iterable[Path], trust: _Trust) -> Iterator[Path]:
+def _files(directories: Iterable[Path], trust: Trust) -> Iterator[Path]:
     """Yield the files of directories; of one in which no other user can replace an entry, not those further below."""
     for directory in directories:
         is_private = not list(trust.replaceable(directory / "file"))
@@ -138,37 +131,3 @@ def _files(directories: Iterable[Path], trust: _Trust) -> Iterator[Path]:
             yield from (folder / name for name in names)
             if is_private:
                 break
-
-
-@dataclass(frozen=True)
-class _Trust:
-    """Users who may replace inputs, and directories that are not compared."""
-
-    users: frozenset[int]
-    directories: frozenset[str]
-
-    def replaceable(self, path: Path) -> Iterator[tuple[str, Identity]]:
-        """Yield each directory, link and file on the way to a file that another user could replace."""
-        for entry, status in entries_to(path):
-            if entry in self.directories:
-                continue
-            directory = os.lstat(os.path.dirname(entry))  # noqa: PTH120 - strings are faster
-            if status is not None and self._can_be_replaced(directory, status):
-                yield entry, (status.st_dev, status.st_ino, status.st_ctime_ns)
-            # a file that is created later counts as replaced, unless only trusted users can do so
-            if status is None and (directory.st_uid not in self.users or _is_shared(directory)):
-                yield entry, None
-
-    def _can_be_replaced(self, directory: os.stat_result, entry: os.stat_result) -> bool:
-        """Return whether a user who is not trusted could replace or change an entry of a directory."""
-        if not {directory.st_uid, entry.st_uid} <= self.users:
-            return True
-        is_file = stat.S_ISREG(entry.st_mode)
-        is_sticky = bool(directory.st_mode & stat.S_ISVTX)
-        return (not is_sticky and _is_shared(directory)) or (is_file and _is_shared(entry))
-
-
-def _is_shared(status: os.stat_result) -> bool:
-    """Return whether other users can write to a file or directory."""
-    group = 0 if is_own_group(status.st_gid) else stat.S_IWGRP
-    return bool(status.st_mode & (group | stat.S_IWOTH))

@@ -68,7 +68,7 @@ class EvaluationGate(Section):
 
 
 class GatesSpec(Section):
-    """The gates of a promotion: parity, smoke, size, and those that are set; without a limit, a gate only records."""
+    """The gates of a promotion: parity, smoke, size, and those that are set. One without a limit is only recorded."""
 
     # A gate of a plug-in is a field of a subclass, which validation creates for the names that occur.
     parity: ParityGate = ParityGate()

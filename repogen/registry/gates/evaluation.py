@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import GateResult, Verdict
 from repogen.errors import RepogenError, SpecError
 from repogen.files.paths import require_no_foreign_link
+from repogen.files.replacement import trust_of
 from repogen.registry.gates.interface import (
     Champion,
     Gate,
@@ -118,7 +120,33 @@ def _judge_drop(max_drop: float, metric: str | None, value: float, measurement: 
 def _figures(options: EvaluationGate, root: Path, served: ServedVersion) -> dict[str, float]:
     root = root.absolute()
     data = None if options.data is None else root / options.data
-    return run_evaluation(EvaluationJob(options.callable, root, data, served.address, options.timeout_seconds))
+    with _unreplaced(data, root):
+        return run_evaluation(EvaluationJob(options.callable, root, data, served.address, options.timeout_seconds))
+
+
+@contextmanager
+def _unreplaced(data: Path | None, root: Path) -> Iterator[None]:
+    """Require that no other user replaces the data while the block reads them, for example by a link to a private file.
+
+    Raises:
+        SpecError: A link of another user leads to them; or they were replaced, whether the block succeeded or not: its
+            error could quote the private file.
+    """
+    if data is None:
+        yield
+        return
+    trust = trust_of(root)
+    before = dict(trust.replaceable(data))
+    require_no_foreign_link(data)
+    try:
+        yield
+    finally:
+        if dict(trust.replaceable(data)) != before:
+            raise SpecError(
+                f"{data} changed while it was read, and another user can replace it",
+                "promote again; if other users change files there often, copy the file to a directory of yours",
+                code="source.replaced",
+            ) from None
 
 
 def _message_with_position(error: RepogenError) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
-from repogen.files import is_foreign_in_public
+from repogen.files import is_directory, is_foreign_in_public, is_public
+from repogen.files.paths import real_path
 from repogen.spec.tracking import URI_EXAMPLES, malformed_uri
 
 if TYPE_CHECKING:
@@ -113,14 +116,27 @@ def _with_credentials_moved(uri: str) -> str:
 
 
 def _require_own_database(uri: str, base: Path) -> None:
-    """Require that a relative path of a sqlite database does not lead to a file that another user created.
+    """Require that other users cannot change a sqlite database, unless they could replace it.
+
+    SQLite applies the journals next to a database to it, whoever created them, and artifacts are written to a directory
+    next to it.
 
     Raises:
-        SpecError: It does, in a directory in which any user can create files. SQLite also reads the files of
-            transactions next to a database, and artifacts are written to a directory next to it.
+        SpecError: It is in a directory such as ``/tmp``, in which any user can create files, but not rename those of
+            others. Or its relative path leads to a file that another user created.
     """
     path = sqlite_file(uri)
-    if path is None or path.startswith("/"):
+    if path is None:
+        return
+    for directory in {(base / path).parent, real_path(base / path).parent}:
+        if is_directory(directory) and is_public(directory) and directory.stat().st_mode & stat.S_ISVTX:
+            raise SpecError(
+                f"any user can create files in {directory}, and SQLite would apply a journal of another user to the "
+                f"database {PurePath(path).name}",
+                "use a database in a directory of your own, such as sqlite:////home/me/mlflow.db",
+                code="working-directory.foreign",
+            )
+    if path.startswith("/"):
         return
     files = [base / f"{path}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
     for file in (*files, (base / path).parent / ARTIFACTS_DIRECTORY):

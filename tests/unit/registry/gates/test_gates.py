@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from dataclasses import replace
 from math import nan
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from repogen.artifacts.promotion import GateResult, Paired, Ratio, Timing
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
+from repogen.errors import SourceError
+from repogen.registry.gates import evaluation
 from repogen.registry.gates.evaluation import Evaluation, Evaluations
-from repogen.registry.gates.interface import Champion
+from repogen.registry.gates.interface import Champion, NotMeasuredError
 from repogen.registry.gates.recorded import MB, Differences, Parity, Size, Sizes, Smoke
 from repogen.registry.gates.timing import Latency, Throughput, Times
-from repogen.spec.gates import GatesSpec
+from repogen.spec.gates import EvaluationGate, GatesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from repogen.registry.gates.interface import Gate
+    from repogen.worker.evaluation import EvaluationJob
 
 GATES: dict[str, Gate[Any, Any]] = {
     "smoke": Smoke(),
@@ -183,3 +190,42 @@ def test_other_figures_are_recorded() -> None:
         "evaluation.min": "passed",
         "evaluation[rows]": "recorded",
     }
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_data_that_another_user_replaces_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool, replaced: bool
+) -> None:
+    """The result, or an error that could quote a private file, is not reported."""
+    root, data, private = tmp_path / "spec", tmp_path / "shared" / "data.txt", tmp_path / "private.txt"
+    root.mkdir()
+    data.parent.mkdir()
+    data.write_text("theirs")
+    private.write_text("SECRET")
+    os.chown(data.parent, 65534, -1)
+
+    def run(job: EvaluationJob) -> dict[str, float]:
+        assert job.data is not None
+        if replaced:
+            job.data.rename(job.data.with_name("moved"))
+            job.data.symlink_to(private)
+        text = job.data.read_text()
+        if replaced:
+            job.data.unlink()
+            job.data.with_name("moved").rename(job.data)
+        if fails:
+            raise SourceError(f"could not convert string {text!r} to float64", code="source.user-code")
+        return {"": 1.0}
+
+    monkeypatch.setattr(evaluation, "run_evaluation", run)
+    options = EvaluationGate(callable="gates.py:f", data=str(data))
+    candidate = SimpleNamespace(require_served=lambda: SimpleNamespace(address="127.0.0.1:1"))
+    versions: Any = SimpleNamespace(candidate=candidate, champion=CHAMPION, root=root)
+    if not fails and not replaced:
+        assert Evaluation().measure(options, versions).candidate == {"": 1.0}
+        return
+    with pytest.raises(NotMeasuredError) as caught:
+        Evaluation().measure(options, versions)
+    assert ("changed while it was read" in str(caught.value), "SECRET" in str(caught.value)) == (replaced, False)
+    assert "SECRET" not in "".join(traceback.format_exception(caught.value))

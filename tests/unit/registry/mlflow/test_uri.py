@@ -184,13 +184,26 @@ def test_error_of_mlflow_does_not_contain_the_user(tmp_path: Path) -> None:
     assert "5ecret" not in f"{caught.value}{caught.value.details}"
 
 
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "sqlite:///{}/mlflow.db", "sqlite:///own/mlflow.db"])
+def test_database_next_to_which_any_user_can_create_files(tmp_path: Path, uri: str) -> None:
+    """SQLite writes the pages of a journal into the database, also those of another user's journal."""
+    (tmp_path / "mlflow.db").touch()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mlflow.db").symlink_to("../mlflow.db")
+    tracking_of(None, uri.format(tmp_path), tmp_path)
+    tmp_path.chmod(0o1777)
+    with pytest.raises(SpecError, match=f"any user can create files in {tmp_path}, and SQLite") as caught:
+        tracking_of(None, uri.format(tmp_path), tmp_path)
+    assert caught.value.code == "working-directory.foreign"
+
+
 @pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-journal", "mlflow.db-wal", "mlartifacts"])
 def test_database_of_another_user(tmp_path: Path, name: str) -> None:
     """In a directory in which any user can create files, one is used only if the user passes its absolute path."""
     (tmp_path / name).touch()
     os.chown(tmp_path / name, 65534, 65534)
     tracking_of(None, "sqlite:///mlflow.db", tmp_path)
-    tmp_path.chmod(0o1777)
+    tmp_path.chmod(0o777)
     with pytest.raises(SpecError, match="belongs to another user") as caught:
         tracking_of(None, "sqlite:///mlflow.db", tmp_path)
     assert caught.value.code == "working-directory.foreign"
