@@ -10,7 +10,6 @@ import csv
 import os
 import re
 import signal
-import stat
 import subprocess
 import tempfile
 import time
@@ -101,7 +100,7 @@ class LoadTarget:
         if variant == "shm" and self.endpoint.kind != "embedded":
             return "only the embedded server shares the memory of this machine with repogen"
         if variant == "shm":
-            return next(filter(None, map(_foreign_region, self.regions())), "")
+            return next((_in_use(region) for region in self.regions() if os.path.lexists(region)), "")
         return ""
 
     def regions(self) -> list[Path]:
@@ -220,7 +219,7 @@ def _run(target: LoadTarget, load: Load, arguments: list[str], directory: Path, 
     """Run perf_analyzer and return what it printed, and its status; a signal has 128 and its number.
 
     Raises:
-        BenchError: It did not end in time, or another user created shared memory that it would use.
+        BenchError: It did not end in time, or shared memory that it would use exists already.
     """
     environment = ["env", f"LD_LIBRARY_PATH={target.program / 'lib'}"]
     command = [*environment, str(target.program / "bin" / "perf_analyzer"), *arguments]
@@ -247,11 +246,12 @@ def _read(path: Path) -> str:
 def _own_regions(target: LoadTarget, variant: Variant) -> Iterator[None]:
     """Run one perf_analyzer at a time, and remove the shared memory that it leaves behind if it is killed.
 
-    The names of its regions are not random, so two processes would use the same. It also uses regions that another user
-    created, who could read and change what is in them; so they are created here, before it starts.
+    The names of its regions are not random, so two processes would use the same. It also uses and then removes regions
+    that exist: those of another user, who could read what is in them, and those of another program of this user, whose
+    name a hostile repository could know. So all are created here, before it starts.
 
     Raises:
-        BenchError: Another user created one.
+        BenchError: One exists already.
     """
     names = {name.replace("/", "").replace("\\", "") for name in target.tensors}
     with file_lock(target.program.parent / "perf_analyzer.lock"):
@@ -275,19 +275,11 @@ def _create_regions(target: LoadTarget) -> None:
         try:
             os.close(os.open(region, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
-            if reason := _foreign_region(region):
-                raise BenchError(reason, f"remove {region}", code="bench.load") from None
+            raise BenchError(_in_use(region), f"remove {region}", code="bench.load") from None
 
 
-def _foreign_region(region: Path) -> str:
-    """Return that other users can open shared memory of this name; empty if they cannot, or if there is none."""
-    try:
-        status = region.lstat()
-    except FileNotFoundError:
-        return ""
-    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
-        return ""
-    return f"other users can open the shared memory {region}, which perf_analyzer would use"
+def _in_use(region: Path) -> str:
+    return f"the shared memory {region} exists already, and perf_analyzer would use it"
 
 
 def _crash(number: int, log: str) -> BenchError:

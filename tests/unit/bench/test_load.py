@@ -162,22 +162,23 @@ def test_shared_memory_is_created_before_it_is_used(tmp_path: Path) -> None:
     assert not any(region.exists() for region in regions)
 
 
-@pytest.mark.parametrize(("mode", "owner"), [(0o666, 0), (0o600, 65534), (0o640, 0)])
-def test_shared_memory_that_another_user_created(tmp_path: Path, mode: int, owner: int) -> None:
-    """The variant is not measured; if the region appears later, the benchmark ends."""
+@pytest.mark.parametrize(("mode", "owner"), [(0o666, 0), (0o600, 65534), (0o600, 0)])
+def test_shared_memory_that_exists(tmp_path: Path, mode: int, owner: int) -> None:
+    """The variant is not measured: it could belong to another user, or to another program of this user."""
     region = Path("/dev/shm/repogentest_z_0_0")  # noqa: S108
     fake = fake_program(tmp_path, f"touch {tmp_path}/started")
     fake = LoadTarget(fake.program, LOCAL, "m", 1, fake.data, 40, ("repogentest_z",))
     assert fake.unmeasured("shm") == ""
-    region.touch()
+    region.write_bytes(b"theirs")
     try:
         region.chmod(mode)
         os.chown(region, owner, -1)
         assert str(region) in fake.unmeasured("shm")
         assert fake.unmeasured("grpc") == ""
-        with pytest.raises(BenchError, match="other users can open the shared memory"):
+        with pytest.raises(BenchError, match="exists already"):
             measure(fake, Load("shm", 1, 1, 0.1))
         assert not (tmp_path / "started").exists()
+        assert region.read_bytes() == b"theirs"
     finally:
         region.unlink()
     assert not Path("/dev/shm/repogentest_z").exists()  # noqa: S108
