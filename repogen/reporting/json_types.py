@@ -506,7 +506,7 @@ class MoveDocument(TypedDict):
     why: str
     """`promote`, `rollback` or `outside`"""
     ensemble: str | None
-    """An ensemble and its version, such as `classify 3`, if the alias moved together with its alias; else null"""
+    """An ensemble and its version, such as `classify 3`, if the alias moved with that of the ensemble; else null"""
     figures: dict[str, FigureDocument]
     """Measurements by gate; `server` is the Triton server that was used"""
 
@@ -570,7 +570,7 @@ class PeriodDocument(TypedDict):
     why: str
     """`promote`, `rollback`, or `outside` for a move that repogen did not make"""
     ensemble: str | None
-    """An ensemble and its version, such as `classify 3`, if the alias moved together with its alias; else null"""
+    """An ensemble and its version, such as `classify 3`, if the alias moved with that of the ensemble; else null"""
     figures: dict[str, FigureDocument]
     """Measurements by gate; `server` is the Triton server that was used"""
 
@@ -920,7 +920,7 @@ class CheckDocument(TypedDict):
     found: str
     """What was found"""
     ok: bool
-    """Whether it is sufficient; also true for an optional one that is missing"""
+    """Whether what was found is sufficient; also true if something optional is missing"""
     optional: bool
     """Whether repogen works without it"""
     remedy: str
@@ -978,7 +978,7 @@ class VersionDocument(TypedDict):
     confirmed: bool
     """False if the model registry still lists it as pending"""
     registry_version: int | None
-    """Version in the MLflow registry; null if it is not in one, or if none was read"""
+    """Version in the MLflow registry; null if the version is not registered, or if no registry was read"""
     aliases: list[str]
     """Aliases that point to it in the MLflow registry"""
     git_commit: str | None
