@@ -104,13 +104,14 @@ class LoadTarget:
         return ""
 
     def regions(self) -> list[Path]:
-        """Return the shared memory that perf_analyzer uses: one region per output, and one per input and entry.
-
-        Their names are those of the tensors without slashes, and indices.
-        """
-        names = [name.replace("/", "").replace("\\", "") for name in self.tensors]
+        """Return the shared memory that perf_analyzer uses: one region per output, and one per input and entry."""
+        names = self.region_names()
         names += [f"{name}_0_{entry}" for name in names for entry in range(self.entries)]
         return [_SHARED_MEMORY / name for name in names if is_plain_name(name)]
+
+    def region_names(self) -> list[str]:
+        """Return the names of the shared memory without indices: those of the tensors without slashes."""
+        return [name.replace("/", "").replace("\\", "") for name in self.tensors]
 
 
 def load_target(program: Path, served: ServedModel, inputs: BenchInputs, data: Path) -> LoadTarget:
@@ -253,7 +254,7 @@ def _own_regions(target: LoadTarget, variant: Variant) -> Iterator[None]:
     Raises:
         BenchError: One exists already.
     """
-    names = {name.replace("/", "").replace("\\", "") for name in target.tensors}
+    names = target.region_names()
     with file_lock(target.program.parent / "perf_analyzer.lock"):
         before, start = set(_SHARED_MEMORY.iterdir()), time.time()
         try:

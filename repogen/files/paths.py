@@ -335,20 +335,21 @@ def is_private(path: Path) -> bool:
     False
     """
     try:
-        status = path.stat()
-        group = 0 if is_own_group(status.st_gid) else stat.S_IWGRP
-        return not _foreign_reason(path, writable=stat.S_IWOTH | group) and not any(
-            _rename_reason(parent) for parent in _directories_above(path)
-        )
+        is_foreign = _foreign_reason(path, writable=shared_bits(path.stat()))
+        return not is_foreign and not any(map(_rename_reason, _directories_above(path)))
     except OSError:
         return False
+
+
+def shared_bits(status: os.stat_result) -> int:
+    """Return the bits of a mode that let other users write; the group's only if it is not that of this user alone."""
+    return stat.S_IWOTH | (0 if is_own_group(status.st_gid) else stat.S_IWGRP)
 
 
 def _rename_reason(directory: Path) -> str:
     """Return why another user could rename the entries of a directory; empty if only this user and root can."""
     status = directory.stat()
-    group = 0 if is_own_group(status.st_gid) else stat.S_IWGRP
-    return _foreign_reason(directory, writable=0 if status.st_mode & stat.S_ISVTX else stat.S_IWOTH | group)
+    return _foreign_reason(directory, writable=0 if status.st_mode & stat.S_ISVTX else shared_bits(status))
 
 
 def _foreign_reason(path: Path, *, writable: int) -> str:

@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.files.paths import entries_to, is_own_group
+from repogen.files.paths import entries_to, shared_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,5 +69,4 @@ def trust_of(root: Path, *others: Path) -> Trust:
 
 def _is_shared(status: os.stat_result) -> bool:
     """Return whether other users can write to a file or directory."""
-    group = 0 if is_own_group(status.st_gid) else stat.S_IWGRP
-    return bool(status.st_mode & (group | stat.S_IWOTH))
+    return bool(status.st_mode & shared_bits(status))
