@@ -236,18 +236,23 @@ def entries_to(path: Path) -> Iterator[tuple[str, os.stat_result | None]]:
 
 
 def is_public(directory: Path) -> bool:
-    """Return whether any user can create files in a directory, as in ``/tmp``.
+    """Return whether untrusted users can create files in a directory, as in ``/tmp``.
+
+    A group that can write to it is trusted, because its members can replace what is there, unless a sticky bit prevents
+    that.
 
     Raises:
         OSError: It does not exist.
     """
-    return bool(directory.stat().st_mode & stat.S_IWOTH)
+    status = directory.stat()
+    writable = shared_bits(status) if status.st_mode & stat.S_ISVTX else stat.S_IWOTH
+    return bool(status.st_mode & writable)
 
 
 def is_foreign_in_public(path: Path, base: Path) -> bool:
     """Return whether a file, or a directory above it, is in a public directory and belongs to an untrusted user.
 
-    A file that does not exist does not. In a directory that only a group can write to, the group is trusted.
+    A file that does not exist does not.
 
     Args:
         path: The file.

@@ -129,7 +129,7 @@ def write_file(text: str, path: Path, base: Path) -> None:
         base: Directory of the spec, or the working directory.
 
     Raises:
-        OSError: It can't be written; or a directory below ``base``, in which any user can create files, belongs to
+        OSError: It can't be written; or a directory below ``base``, in a directory such as ``/tmp``, belongs to
             another user; or a symlink of another user leads to where it would be written.
     """
     directories = [parent for parent in path.parents if parent != base and parent.is_relative_to(base)]

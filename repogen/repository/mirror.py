@@ -79,7 +79,7 @@ def require_plain_archive(repository: Path) -> None:
     if is_foreign_in_public(archive, archive.parent):
         raise PublishError(
             f"{archive} belongs to another user, who could replace the models in it",
-            "remove it, or move the repository to a directory in which not every user can create files",
+            "remove it, or move the repository to a directory in which only trusted users can create files",
             code="sync.foreign-archive",
         )
 

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from repogen.files import foreign_reason, is_inside, open_regular, read_bytes, read_text, require_inside
+from repogen.files import (
+    foreign_reason,
+    is_foreign_in_public,
+    is_inside,
+    is_public,
+    open_regular,
+    read_bytes,
+    read_text,
+    require_inside,
+)
 from repogen.files.paths import foreign_link, is_own_group
 
 OTHER_USER = 65534
@@ -76,6 +85,30 @@ def test_files_of_a_hub_snapshot_are_in_its_blobs(tmp_path: Path) -> None:
         (snapshot / "onnx" / "model.onnx").symlink_to("../../../blobs/1234")
         assert is_inside(snapshot / "onnx" / "model.onnx", snapshot) is expected
         assert is_inside(snapshot / "onnx" / "model.onnx", snapshot / "onnx") is expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "is_expected"),
+    [
+        (0o755, 65534, False),
+        (0o1777, 65534, True),
+        (0o777, 65534, True),
+        (0o775, 65534, False),  # members can replace every file, and are trusted
+        (0o1775, 65534, True),
+        (0o3770, 65534, True),
+        (0o1775, -1, False),  # the group of this user alone
+    ],
+)
+def test_directory_in_which_untrusted_users_can_create_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, group: int, *, is_expected: bool
+) -> None:
+    """A file of another user in it is not used."""
+    (tmp_path / "planted").touch()
+    os.chown(tmp_path / "planted", 65534, 65534)
+    monkeypatch.setattr("repogen.files.paths.is_own_group", lambda number: number != 65534)
+    os.chown(tmp_path, -1, group)
+    tmp_path.chmod(mode)
+    assert is_public(tmp_path) == is_foreign_in_public(tmp_path / "planted", tmp_path) == is_expected
 
 
 def test_directory_that_another_user_can_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def _require_own_database(uri: str, base: Path) -> None:
     next to it.
 
     Raises:
-        SpecError: It is in a directory such as ``/tmp``, in which any user can create files, but not rename those of
+        SpecError: It is in a directory such as ``/tmp``, in which other users can create files, but not rename those of
             others. Or its relative path leads to a file that another user created.
     """
     path = sqlite_file(uri)
@@ -131,7 +131,7 @@ def _require_own_database(uri: str, base: Path) -> None:
     for directory in {(base / path).parent, real_path(base / path).parent}:
         if is_directory(directory) and is_public(directory) and directory.stat().st_mode & stat.S_ISVTX:
             raise SpecError(
-                f"any user can create files in {directory}, and SQLite would apply a journal of another user to the "
+                f"other users can create files in {directory}, and SQLite would apply a journal of another user to the "
                 f"database {PurePath(path).name}",
                 "use a database in a directory of your own, such as sqlite:////home/me/mlflow.db",
                 code="working-directory.foreign",
@@ -142,7 +142,7 @@ def _require_own_database(uri: str, base: Path) -> None:
     for file in (*files, (base / path).parent / ARTIFACTS_DIRECTORY):
         if is_foreign_in_public(file, base):
             raise SpecError(
-                f"{file.name} belongs to another user, and any user can create files in its directory",
+                f"{file.name} belongs to another user, and other users can create files in its directory",
                 "pass its absolute path if you trust it, or use a directory of your own",
                 code="working-directory.foreign",
             )

@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 def add_to_search_path(directory: Path) -> None:
     """Add a directory to the start of ``sys.path``.
 
-    If any user can create files in it, importing a module that another user created there is an error: it could have
-    the name of one that PyTorch imports, or compiled code in a ``__pycache__``.
+    If untrusted users can create files in it, or in a package below it, importing a module that one of them created
+    there is an error: it could have the name of one that PyTorch imports. Compiled code is then neither read nor
+    written.
     """
     sys.path.insert(0, str(directory))
-    if is_public(directory):
-        sys.pycache_prefix = os.devnull  # compiled code is neither read nor written
-        sys.meta_path.insert(0, _OwnModules(directory))
+    modules = _OwnModules(directory)
+    modules.is_exposed(str(directory))
+    sys.meta_path.insert(0, modules)
 
 
 def require_own(file: Path, base: Path) -> None:
-    """Require that a file of user code was not created by another user, in a directory in which any user can.
+    """Require that a file of user code was not created by another user, in a directory in which untrusted users can.
 
     Args:
         file: The file.
@@ -40,11 +41,12 @@ def require_own(file: Path, base: Path) -> None:
         SourceError: It was.
     """
     if is_foreign_in_public(file, base):
+        name = str(file.relative_to(base)) if file.is_relative_to(base) else file.name
         raise SourceError(
-            f"{file.name} belongs to another user, and any user can create files in its directory",
+            f"{name} belongs to another user, and other users can create files in its directory",
             "move the spec and its code to your own directory",
             code="working-directory.foreign",
-            where=file.name,
+            where=name,
         )
 
 
@@ -53,6 +55,16 @@ class _OwnModules:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._exposed: dict[str, bool] = {}  # by directory
+
+    def is_exposed(self, place: str) -> bool:
+        """Return whether untrusted users can create files in a directory of modules, or in one above it."""
+        if place not in self._exposed:
+            directories = [each for each in (Path(place), *Path(place).parents) if each.is_relative_to(self._directory)]
+            self._exposed[place] = any(map(_is_public, directories))
+            if self._exposed[place]:
+                sys.pycache_prefix = os.devnull  # they could create a __pycache__
+        return self._exposed[place]
 
     def find_spec(
         self,
@@ -62,9 +74,16 @@ class _OwnModules:
     ) -> ModuleSpec | None:
         # a package without __init__.py, such as google, may have parts in several directories
         places = [str(self._directory)] if path is None else list(path)
-        for place in (place for place in places if Path(place).is_relative_to(self._directory)):
+        for place in filter(self.is_exposed, places):
             spec = PathFinder.find_spec(fullname, [place])
             if spec is not None:
                 location = spec.origin or next(iter(spec.submodule_search_locations or ()))
                 require_own(Path(location), self._directory)
         return None
+
+
+def _is_public(directory: Path) -> bool:
+    try:
+        return is_public(directory)
+    except OSError:  # an entry of a package's path need not exist
+        return False

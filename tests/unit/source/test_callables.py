@@ -113,8 +113,9 @@ def test_exception_text_is_limited(root: Path, code: str, ending: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["models.py", "helper.py", "package", "package/__init__.py", "link.py", "google"])
-def test_modules_of_other_users(root: Path, entry: str) -> None:
-    """In a directory in which any user can create files, they are not imported; in others, they are."""
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_modules_of_other_users(root: Path, entry: str, mode: int) -> None:
+    """In a directory in which other users can create files, they are not imported; in others, they are."""
     (root / "package").mkdir()
     (root / "package" / "__init__.py").write_text("")
     (root / "helper.py").write_text("")
@@ -128,27 +129,68 @@ def test_modules_of_other_users(root: Path, entry: str) -> None:
         "import helper\nimport link\nimport package, google.planted, own_package.foreign\ndef build(): return 1\n"
     )
     os.chown(root / entry, 65534, 65534, follow_symlinks=False)
+    reference = "models.py:build"
+    assert printed_in_a_new_process(root, reference) == "1\n"
+    share(root, mode)
+    allowed = "1\n" if entry == "package/__init__.py" else "working-directory.foreign "  # in a directory of the user
+    assert printed_in_a_new_process(root, reference).startswith(allowed)
+    os.chown(root / entry, os.geteuid(), os.getegid(), follow_symlinks=False)
+    assert printed_in_a_new_process(root, reference) == "1\n"
+
+
+def share(directory: Path, mode: int) -> None:
+    """Let a group of other users write to a directory, or every user."""
+    os.chown(directory, -1, 65534)
+    directory.chmod(mode)
+
+
+@pytest.mark.parametrize("planted", ["package/m/__init__.py", "package/optional.py"])
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_modules_that_another_user_created_in_a_package(root: Path, planted: str, mode: int) -> None:
+    """Others cannot write to the directory of the spec, but to one below it; Python prefers m/ to m.py."""
+    (root / "package").mkdir()
+    (root / "package" / "__init__.py").touch()
+    (root / "package" / "m.py").write_text(
+        "def build(): return 1\ntry: import package.optional\nexcept ImportError: 0\n"
+    )
+    share(root / "package", mode)
+    assert printed_in_a_new_process(root, "package.m:build") == "1\n"
+    (root / planted).parent.mkdir(exist_ok=True)
+    (root / planted).write_text("def build(): return 2\n")
+    for path in (root / planted, (root / planted).parent):
+        if path != root / "package":
+            os.chown(path, 65534, 65534)
+    error = f"working-directory.foreign {planted} belongs to another user"
+    assert printed_in_a_new_process(root, "package.m:build").startswith(error)
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_compiled_code_that_another_user_created_in_a_package(root: Path, mode: int) -> None:
+    """It is not read."""
+    (root / "package").mkdir()
+    (root / "package" / "m.py").write_text("def build(): return 1\n")
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(root)], check=True)
+    (cached,) = (root / "package" / "__pycache__").iterdir()
+    cached.write_bytes(cached.read_bytes()[:-1] + b"?")
+    assert printed_in_a_new_process(root, "package.m:build") != "1\n"
+    share(root / "package", mode)
+    assert printed_in_a_new_process(root, "package.m:build") == "1\n"
+
+
+def printed_in_a_new_process(root: Path, reference: str) -> str:
+    """Import a callable in a new process, and return what it returns, or the error."""
     code = """if True:
         import sys
         from pathlib import Path
         import google.protobuf
         from repogen.source.common.callables import import_callable
         try:
-            print(import_callable("models.py:build", Path(sys.argv[1]))())
+            print(import_callable(sys.argv[2], Path(sys.argv[1]))())
         except Exception as error:
-            print(error.code, error)
+            print(getattr(error, "code", ""), error)
         """
-
-    def printed() -> str:
-        command = [sys.executable, "-c", code, str(root)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    assert printed() == "1\n"
-    root.chmod(0o1777)
-    allowed = "1\n" if entry == "package/__init__.py" else "working-directory.foreign "  # in a directory of the user
-    assert printed().startswith(allowed)
-    os.chown(root / entry, os.geteuid(), os.getegid(), follow_symlinks=False)
-    assert printed() == "1\n"
+    command = [sys.executable, "-c", code, str(root), reference]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_compiled_code_in_a_public_directory(root: Path) -> None:

@@ -185,14 +185,16 @@ def test_error_of_mlflow_does_not_contain_the_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "sqlite:///{}/mlflow.db", "sqlite:///own/mlflow.db"])
-def test_database_next_to_which_any_user_can_create_files(tmp_path: Path, uri: str) -> None:
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_database_next_to_which_other_users_can_create_files(tmp_path: Path, uri: str, mode: int) -> None:
     """SQLite writes the pages of a journal into the database, also those of another user's journal."""
     (tmp_path / "mlflow.db").touch()
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "mlflow.db").symlink_to("../mlflow.db")
     tracking_of(None, uri.format(tmp_path), tmp_path)
-    tmp_path.chmod(0o1777)
-    with pytest.raises(SpecError, match=f"any user can create files in {tmp_path}, and SQLite") as caught:
+    os.chown(tmp_path, -1, 65534)
+    tmp_path.chmod(mode)
+    with pytest.raises(SpecError, match=f"other users can create files in {tmp_path}, and SQLite") as caught:
         tracking_of(None, uri.format(tmp_path), tmp_path)
     assert caught.value.code == "working-directory.foreign"
 

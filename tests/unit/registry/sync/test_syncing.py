@@ -475,14 +475,18 @@ def test_symlinked_archive_is_not_followed(
     assert (tmp_path / "away" / "precious").is_dir()
 
 
-def test_archive_of_another_user_is_not_used(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_archive_of_another_user_is_not_used(
+    registry: SimulatedRegistry, register: Register, repository: Path, mode: int
+) -> None:
     """It could have been planted next to the repository, and its models could be replaced after they are verified."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     archive_dir(repository).mkdir()
     (repository / "m").rename(archive_dir(repository) / "m")
     os.chown(archive_dir(repository), 65534, 65534)
-    repository.parent.chmod(0o1777)
+    os.chown(repository.parent, -1, 65534)
+    repository.parent.chmod(mode)
     with pytest.raises(PublishError, match="belongs to another user") as raised:
         sync(registry, repository, CHAMPION, Silent())
     assert raised.value.code == "sync.foreign-archive"
