@@ -141,6 +141,14 @@ class LazyGroup(click.Group):
         commands = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command; that of a command is an error that says where to write it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            ctx.fail(f"No such option {option!r}; options of a command follow its name, as in repogen build {option}")
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -35,9 +35,9 @@ _BUILD_HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "
 _ATTEMPT_HEADINGS = ("exporter", "graph", "seconds", "why")
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 _STATISTICS_HEADINGS = ("code", "findings", "fixes", "unsafe fixes", "rule")
-_SERVED_HEADINGS = ("model", "state", "versions", "reason")
+_SERVED_HEADINGS = ("model", "state", "versions")
 _MAX_EXAMPLES = 5
-_MAX_REASON = 60
+_MAX_REASON = 500
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
@@ -198,12 +198,14 @@ def serve_text(endpoint: Endpoint, models: Sequence[ServedModel]) -> str:
             model.name,
             "READY" if model.versions else "not served",
             ", ".join(model.versions) or "-",
-            printable(model.reason, _MAX_REASON) or "-",
         )
         for model in models
     ]
     parts = [f"gRPC {endpoint.grpc}\nHTTP {endpoint.http}\nmetrics {endpoint.metrics}"]
     parts.append(table(_SERVED_HEADINGS, rows) if rows else "no models")
+    reasons = [f"  {model.name}: {printable(model.reason, _MAX_REASON)}" for model in models if model.reason]
+    if reasons:
+        parts.append("\n".join(["not served:", *reasons]))
     ready = [model for model in models if model.versions]
     parts += [f"{model.name}:\n{model.curl}" for model in ready[:_MAX_EXAMPLES] if model.curl]
     if ready:

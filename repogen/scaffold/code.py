@@ -66,6 +66,12 @@ def describe_callable(module: str, attribute: str, directory: Path, hints: Hints
     if name not in {*classes, *functions, *other_names} and "*" not in other_names:
         defined = ", ".join([*functions, *classes]) or "nothing"
         raise SpecError(f"{file} has no {name!r}", f"it defines: {defined}", code="init.from")
+    if class_name := _class_of_instance(name, tree, classes):
+        raise SpecError(
+            f"{name} in {file} is a {class_name}, not a callable that returns one",
+            f"write a function, such as `def build(): return {name}`, or name the class: --from {module}:{class_name}",
+            code="init.from",
+        )
     relative = os.path.relpath(file, directory) if module.endswith(".py") else module
     required = _required_names(functions.get(name) or _method(classes.get(name), "__init__"))
     forward = _method(classes.get(_class_of(name, functions, classes)), "forward")
@@ -206,6 +212,17 @@ def _bound_names(tree: ast.Module) -> set[str]:
     targets = [t for node in tree.body if isinstance(node, ast.Assign) for t in node.targets]
     imports = [a for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)) for a in node.names]
     return {t.id for t in targets if isinstance(t, ast.Name)} | {alias.asname or alias.name for alias in imports}
+
+
+def _class_of_instance(name: str, tree: ast.Module, classes: dict[str, ast.ClassDef]) -> str:
+    """Return the name of the module class whose instance is assigned to a name, as in ``MODEL = Net()``."""
+    assignments = (node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call))
+    for node in assignments:
+        if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
+            callee = getattr(node.value, "func", None)
+            if isinstance(callee, ast.Name) and _method(classes.get(callee.id), "forward"):
+                return callee.id
+    return ""
 
 
 def _class_of(name: str, functions: dict[str, ast.FunctionDef], classes: dict[str, ast.ClassDef]) -> str:

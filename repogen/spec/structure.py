@@ -253,6 +253,8 @@ def _missing_hint(path: KeyPath) -> str:
         return 'source: {factory: "models.py:build"}'
     if path[-1] == "models":
         return "create one with `repogen init`"
+    if path[-1] == "calibration":
+        return "write {name: int8-static, options: {calibration: calibration.npz}}"
     return ""
 
 

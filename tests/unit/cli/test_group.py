@@ -83,6 +83,15 @@ def test_misspelled_command_has_a_suggestion() -> None:
     assert (result.exit_code, 'did you mean "build"?' in result.output) == (2, True)
 
 
+def test_option_of_a_command_before_its_name() -> None:
+    """The message says where it belongs."""
+    result = CliRunner().invoke(main, ["--model", "x", "build"])
+    assert result.exit_code == 2
+    assert (
+        "No such option '--model'; options of a command follow its name, as in repogen build --model" in result.output
+    )
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code", "message"),
     [

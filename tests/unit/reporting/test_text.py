@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
 from repogen.artifacts.report import BuildReport, ModelReport, Status
-from repogen.artifacts.serving import UNKNOWN_RUNTIME, Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.serving import UNKNOWN_RUNTIME, Endpoint, Latency, SmokeCheck, SmokeReport
 from repogen.errors import ErrorRecord
 from repogen.reporting.progress import PlainProgress
-from repogen.reporting.text import build_text, error_text, smoke_text
+from repogen.reporting.text import build_text, error_text, serve_text, smoke_text
+from repogen.serving.served_models import ServedModel
 
 if TYPE_CHECKING:
     import pytest
@@ -144,3 +145,13 @@ def test_progress_of_a_small_file_is_in_kib(capsys: pytest.CaptureFixture[str]) 
     """It was `0 of 0 MB`."""
     PlainProgress().download("model.onnx", 100, 3_000)
     assert capsys.readouterr().err.endswith("model.onnx: 1 of 3 KiB\n")
+
+
+def test_reasons_of_models_that_are_not_served() -> None:
+    """They follow the table, and are complete."""
+    reason = "Invalid argument: unable to load model 'a', configuration expects 2 inputs, model provides 1"
+    endpoint = Endpoint("h:1", "h:2", "h:3", "embedded", "2.51.0", "", sees_files=True, has_gpu=False)
+    text = serve_text(endpoint, [ServedModel("a", (), reason, "", ""), ServedModel("b", ("1",), "", "", "")])
+    table, reasons = text.split("\n\n")[1:3]
+    assert table.splitlines()[2:] == ["a      not served  -", "b      READY       1"]
+    assert reasons.splitlines() == ["not served:", f"  a: {reason}"]

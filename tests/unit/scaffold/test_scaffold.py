@@ -345,6 +345,7 @@ def test_from_a_callable_that_accepts_a_dict(here: Path) -> None:
         ("cut.onnx", "cannot be read as ONNX"),
         ("nets.py", "name the callable that returns the model, as in nets.py:build"),
         ("nets.py:other", "has no 'other'"),
+        ("instance.py:NET", "NET in instance.py is a Net, not a callable that returns one"),
         ("absent:build", "module not found: absent"),
         ("weights.safetensors", "contains only weights"),
         ("folder", "has no config.json"),
@@ -356,7 +357,8 @@ def test_from_a_callable_that_accepts_a_dict(here: Path) -> None:
 def test_unsupported_paths(here: Path, path: str, message: str) -> None:
     """The message says what the path is; the hint lists what --from accepts or what the file defines."""
     for name, content in {"empty.onnx": b"", "cut.onnx": b"\x08\x08:\xff", "weights.safetensors": b"x",
-                          "notes.txt": b"x", "nets.py": b"def build(): ..."}.items():  # fmt: skip
+                          "notes.txt": b"x", "nets.py": b"def build(): ...",
+                          "instance.py": b"class Net:\n    def forward(self): ...\nNET = Net()"}.items():  # fmt: skip
         (here / name).write_bytes(content)
     for directory in ("folder", "damaged"):
         (here / directory).mkdir()

@@ -62,7 +62,10 @@ def test_selected_passes(tmp_path: Path, section: str, names: list[tuple[str, bo
         ("optimize: all", '5:5 models.m.optimize: must be auto or a list of passes, not "all"'),
         ("optimize: [onnxsimm]", "5:16 models.m.optimize[0]: must be fp16, int8-dynamic, "),
         ("optimize: [{name: fp16, gain: 2}]", "5:29 models.m.optimize[0].gain: must be true or false, not 2"),
-        ("optimize: [int8-static]", "5:16 models.m.optimize[0].options: calibration is missing"),
+        (
+            "optimize: [int8-static]",
+            "5:16 models.m.optimize[0].options: calibration is missing (write {name: int8-static, options",
+        ),
         (
             "optimize: [{name: int8-static, options: {calibration: other.npz}}]",
             '5:46 models.m.optimize[0].options.calibration: file "other.npz" does not exist',
