@@ -156,7 +156,7 @@ class PythonSource(SourceOptions):
     """Code for Triton's Python backend: a file that defines the class ``TritonPythonModel``."""
 
     kind: Literal["python"]
-    path: Path = Field(description="Path of the file, which is published as model.py")
+    path: Path = Field(description="Path of the file, which is published as model.py (with pack, as packed_model.py)")
     data: tuple[Path, ...] = Field(default=(), description="Files that are published next to model.py")
     requirements: tuple[Requirement, ...] = Field(
         default=(), description="Packages that the code imports besides NumPy, each NAME==VERSION"

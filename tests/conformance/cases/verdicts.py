@@ -246,7 +246,7 @@ CASES = (
         "a call reads cache positions that other calls wrote; examples may write only to higher positions",
         signature(x="float32 batch 4", position="int64 1 1..63"),
     ),
-    _case("ragged_means", "RowMeans", "batch", "rows without elements do not exist", _RAGGED_MEANS),
+    _case("ragged_means", "RowMeans", "batch", "each row has at least one element", _RAGGED_MEANS),
     _case("shared_scale", "SharedScale", "single", "all rows are rounded with one scale"),
     _case("counted_points", "CountedPoints", "batch", "len() of a tensor of a derived size", _TIME),
     _case("log_density", "LogDensity", "batch", "torch.distributions checks its arguments with branches on values"),
