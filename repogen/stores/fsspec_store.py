@@ -112,7 +112,7 @@ class FsspecStore:
                 self._delete(key)
 
     def delete_if(self, key: str, tag: str) -> None:
-        """Delete an object that has the tag ``tag``."""
+        """Delete an object if it still has the tag ``tag``."""
         with self.requests():
             try:
                 self._delete_tagged(key, tag)
@@ -212,7 +212,7 @@ class FsspecStore:
         raise NotImplementedError
 
     def _delete_tagged(self, key: str, tag: str) -> None:
-        """Delete an object that has a tag.
+        """Delete an object if it still has a tag.
 
         Raises:
             ChangedError: The condition does not hold, or there is no such object.

@@ -97,7 +97,7 @@ class Store(Protocol):
         """Delete objects, in this order; those that do not exist are skipped."""
 
     def delete_if(self, key: str, tag: str) -> None:
-        """Delete an object that has the tag ``tag``; without effect if it does not exist.
+        """Delete an object if it still has the tag ``tag``; without effect if it does not exist.
 
         Raises:
             ChangedError: It has another tag.

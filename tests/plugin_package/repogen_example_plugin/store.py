@@ -78,7 +78,7 @@ class DirectoryBucket:
                 (self.path / key).unlink(missing_ok=True)
 
     def delete_if(self, key: str, tag: str) -> None:
-        """Delete an object that has a tag."""
+        """Delete an object if it still has this tag."""
         with self._lock():
             if _tag(self.path / key) not in {tag, ""}:
                 raise ChangedError(key)
