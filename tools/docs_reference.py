@@ -143,7 +143,7 @@ EXIT_CODES = {
     ),
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
-    130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP",
+    130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP; `serve` and `view` end with 0",
 }
 
 

@@ -313,9 +313,11 @@ class Rollout:
             return None
 
     def _hint(self, attempt: _Attempt) -> str:
+        if attempt.error is not None and attempt.error.code == "deploy.not-polled":
+            return "nothing was changed on the server"
         return (
-            "the server is in mode poll or none, so this command cannot change what it serves; if it polls, "
-            f"{self._rollback_hint(attempt)}"
+            "the server polls its repository, so this command cannot restore what it served; to serve the earlier "
+            f"version again, {self._rollback_hint(attempt)}"
         )
 
     def _rollback_hint(self, attempt: _Attempt) -> str:
@@ -327,10 +329,10 @@ class Rollout:
         return SmokeError(
             f"{name}: after {self.poll_seconds:g} s, {self.server.address} serves {_versions_text(serving)}, but the "
             f"repository selects {_versions_text(expected)}",
-            "the server is in mode poll or none: if it polls, run `repogen deploy` with a --timeout longer than its "
-            "--repository-poll-secs; in mode none it never loads a new version: start it with "
-            "--model-control-mode=explicit or, if `repogen serve` started it, with `repogen serve --poll`. Also check "
-            f"that its repository has the same content as {self.repository}",
+            "a server in mode none, such as `repogen serve` without --poll, never loads a new version: start it with "
+            "--model-control-mode=explicit or `repogen serve --poll`. If the server polls, run `repogen deploy` with a "
+            "--timeout longer than its --repository-poll-secs, and check that its repository has the same content as "
+            f"{self.repository}",
             code="deploy.not-polled",
         )
 

@@ -163,7 +163,7 @@ def _sync_row(version: SyncedVersion, report: SyncReport) -> tuple[str, ...]:
 
 def _sync_outcome(report: SyncReport) -> str:
     if report.changed:
-        return "nothing was done (--dry-run)" if report.dry_run else f"now follows {report.alias}"
+        return "nothing was done (--dry-run)" if report.dry_run else f"updated to {report.alias}"
     if any(version.action is SyncAction.FAILED for version in report.versions):
         return "unchanged"
     if not report.versions:

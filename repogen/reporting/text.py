@@ -65,6 +65,8 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
         parts.append(notes_section(notes))
     if any(model.status is not Status.FAILED for model in report.models):
         parts.append(f"repository: {relative_text(report.repository)}")
+    if servers := dict.fromkeys(_server_text(model.smoke) for model in report.models if model.smoke is not None):
+        parts.append(f"tested on: {'; '.join(servers)}")
     if report.page is not None:
         parts.append(f"report: {os.path.relpath(report.page)}")
     parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
@@ -280,10 +282,8 @@ def _smoke_cell(report: SmokeReport | None) -> str:
 
 def _smoke_section(report: SmokeReport) -> str:
     outcome = verdict("passed" if report.passed else "FAILED")
-    runtime = "" if report.runtime == UNKNOWN_RUNTIME else f", {report.runtime}"
-    server = f"Triton {report.server_version} ({report.server}){runtime}"
     version = f" version {report.version}" if report.version else ""
-    lines = [f"{printable(report.model)}{version}: {outcome} on {server}"]
+    lines = [f"{printable(report.model)}{version}: {outcome} on {_server_text(report)}"]
     for check in report.checks:
         result = "warn" if check.warning else "ok" if check.passed else "FAIL"
         lines.append(f"  {verdict(result, 4)} {check.name}{': ' + check.detail if check.detail else ''}")
@@ -296,11 +296,18 @@ def _smoke_section(report: SmokeReport) -> str:
     return "\n".join(lines)
 
 
+def _server_text(report: SmokeReport) -> str:
+    runtime = "" if report.runtime == UNKNOWN_RUNTIME else f", {report.runtime}"
+    return f"Triton {report.server_version} ({report.server}){runtime}"
+
+
 def _smoke_row(report: SmokeReport) -> tuple[str, ...]:
     latency = f"{report.latency.p50:.1f} / {report.latency.p95:.1f} ms" if report.latency else "-"
     outcome = "passed" if report.passed else "FAILED"
+    warnings = sum(check.warning for check in report.checks)
+    checks = _passed_checks(report) + (f", {warnings} with a warning" if warnings else "")
     server = f"Triton {report.server_version} ({report.server})"
-    return (report.model, _or_dash(report.version or None), outcome, _passed_checks(report), latency, server)
+    return (report.model, _or_dash(report.version or None), outcome, checks, latency, server)
 
 
 def _finding_paragraph(finding: Finding) -> str:

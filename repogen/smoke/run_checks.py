@@ -33,6 +33,9 @@ Result = TypeVar("Result")
 _MAX_DETAIL = 4000
 """Characters of what a check reports; names and shapes in it are those of the server."""
 
+_UNREADABLE = "failed to poll from model repository"
+"""What Triton reports if it cannot read the model's directory or its config; the reason is only in its log."""
+
 _OPSET_HINT = "lower export.opset or raise target.triton in the spec, or use a newer server"
 _HINTS = {
     "model IR version": _OPSET_HINT,
@@ -147,7 +150,8 @@ def run_while_loaded(
         try:
             stack.enter_context(loaded(server, client, model))
         except RefusedError as refusal:
-            return None, [SmokeCheck("loads", passed=False, detail=refusal.message)]
+            advice = "; `repogen check` may find the reason" if _UNREADABLE in refusal.message else ""
+            return None, [SmokeCheck("loads", passed=False, detail=f"{refusal.message}{advice}")]
         result = run()
     return result, failures
 

@@ -489,7 +489,7 @@ def test_sync_command_deploys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         result = follow(1, "--deploy", host.address)
         assert result.exit_code == 0, result.output
         text = result.stdout
-        assert text.index("synced: now follows champion") < text.index("synced: deployed to 1 server")
+        assert text.index("synced: updated to champion") < text.index("synced: deployed to 1 server")
         result = follow(2, "--deploy", host.address, "--json")
         document = json.loads(result.stdout)
         TypeAdapter(DOCUMENTS["sync"]).validate_python(document)

@@ -39,15 +39,16 @@ def test_interrupt_during_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_texts_about_a_server_that_rejects_requests() -> None:
-    """It polls or is in mode none; and `repogen rollback` and `repogen sync` have no --timeout."""
+    """It polls or is in mode none; `repogen rollback` helps only if it serves the new version."""
     server = MagicMock(address="a:8001")
     server.unload.return_value = False
     rollout = Rollout(server, Path("r"), 1.0, Silent(), MagicMock())
     attempt = MagicMock()
     hint = rollout._hint(attempt)  # noqa: SLF001 - a real server in mode none is in the integration tests
+    assert "to serve the earlier version again, run `repogen rollback" in hint
     error = rollout._not_polled_error("m", (2,), (1,))  # noqa: SLF001 - the same
-    for text in (hint, error.hint, rollout.unload("m").note):
-        assert text.startswith("the server is in mode poll or none")
+    attempt.error = error.record
+    assert rollout._hint(attempt) == "nothing was changed on the server"  # noqa: SLF001 - the same
     assert "run `repogen deploy` with a --timeout" in error.hint
-    assert "start it with --model-control-mode=explicit" in error.hint
-    assert "if `repogen serve` started it, with `repogen serve --poll`" in error.hint
+    assert "start it with --model-control-mode=explicit or `repogen serve --poll`" in error.hint
+    assert rollout.unload("m").note.startswith("the server is in mode poll or none")

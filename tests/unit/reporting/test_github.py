@@ -341,7 +341,7 @@ def test_sync_is_written(workspace: Path, *, dry_run: bool) -> None:
     values = outputs(workspace.parent / "output")
     assert (values["repository"], values["changed"], values["failed"]) == ("r", "true", "false")
     summary = (workspace.parent / "summary.md").read_text(encoding="utf-8")
-    outcome = "nothing was done (--dry-run)" if dry_run else "now follows champion"
+    outcome = "nothing was done (--dry-run)" if dry_run else "updated to champion"
     assert summary == (
         f"### repogen sync: r: {outcome}\n\n| model | action | version | alias |\n|---|---|---|---|\n"
         f"| m | {'would be ' if dry_run else ''}published | 12 | champion |\n\n- m: instead of 3\n"

@@ -37,7 +37,7 @@ notes:
   m: instead of 3
   o: lost champion; kept in prod.unserved
 
-prod: now follows champion
+prod: updated to champion
 
 error: n: its artifacts are gone
   hint: build it again

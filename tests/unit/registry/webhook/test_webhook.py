@@ -304,4 +304,4 @@ def test_error_of_one_sync_does_not_end_the_loop(tmp_path: Path, monkeypatch: py
     assert "no server" in texts[1]
     assert "No space left on device" in texts[2]
     assert texts[3] == rejected
-    assert "now follows champion" in texts[4]
+    assert "updated to champion" in texts[4]
