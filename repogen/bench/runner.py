@@ -93,6 +93,7 @@ def start_torch(job: TorchJob) -> Runner:
         "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(job.work_dir / "inductor")),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
+        "HF_MODULES_CACHE": str(job.work_dir / "huggingface"),  # HF_HOME may be shared
         "TMPDIR": str(job.work_dir),  # torch.compile writes more than its cache
     }
     content = job_json(TORCH_JOB, job)

@@ -21,6 +21,7 @@ from repogen.files.paths import (
     is_file,
     is_foreign_in_public,
     is_inside,
+    is_like_tmp,
     is_plain_name,
     is_private_hard_link,
     is_public,
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "cache_directory", "exists", "foreign_reason", "has_trusted_owner",
-    "is_directory", "is_file", "is_foreign_in_public", "is_inside", "is_plain_name", "is_private_hard_link",
-    "is_public", "is_shared", "lack_of_space", "no_home_directory", "open_inside", "open_regular",
-    "raise_if_exhausted", "read_bytes", "read_inside", "read_text", "reason", "require_allocated", "require_inside",
+    "is_directory", "is_file", "is_foreign_in_public", "is_inside", "is_like_tmp", "is_plain_name",
+    "is_private_hard_link", "is_public", "is_shared", "lack_of_space", "no_home_directory", "open_inside",
+    "open_regular", "raise_if_exhausted", "read_bytes", "read_inside", "read_text", "reason", "require_allocated",
+    "require_inside",
 ]  # fmt: skip
 
 MAX_GRAPH_BYTES = 2**31

@@ -249,6 +249,15 @@ def is_public(directory: Path) -> bool:
     return bool(status.st_mode & writable)
 
 
+def is_like_tmp(directory: Path) -> bool:
+    """Return whether untrusted users can create files in a directory, but not rename those of others.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    return is_public(directory) and bool(directory.stat().st_mode & stat.S_ISVTX)
+
+
 def is_foreign_in_public(path: Path, base: Path) -> bool:
     """Return whether a file, or a directory above it, is in a public directory and belongs to an untrusted user.
 

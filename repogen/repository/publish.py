@@ -28,7 +28,7 @@ from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, MANIFEST_F
 from repogen.artifacts.named_file import DATA_DIRECTORIES
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
-from repogen.files import reason
+from repogen.files import is_foreign_in_public, reason
 from repogen.files.content import write_new
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.compatibility import (
@@ -231,8 +231,15 @@ def require_plain_directory(model: Path) -> None:
     """Require that a model's directory, if it exists, is a directory with a regular config.pbtxt, and none a symlink.
 
     Raises:
-        PublishError: It, its config.pbtxt, or a directory of data for the config is a symlink or something else.
+        PublishError: It, its config.pbtxt, or a directory of data for the config is a symlink or something else. Or
+            another user created it in a repository in which untrusted users can create files.
     """
+    if is_foreign_in_public(model, model.parent):
+        raise PublishError(
+            f"{model} belongs to another user, who could replace the versions in it",
+            "remove it, or use a repository in which only trusted users can create files",
+            code="publish.foreign-model",
+        )
     for path in (model, model / CONFIG_FILE, *(model / directory for directory in DATA_DIRECTORIES)):
         if path.is_symlink():
             raise PublishError(

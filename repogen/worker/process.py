@@ -124,6 +124,8 @@ def _run(job: Job, progress: Progress, cancelled: threading.Event, server: ForkS
     environment = {
         # By default torch keeps its cache among the temporary files.
         "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(job.work_dir / "inductor")),
+        # HF_HOME may be shared, and transformers would import what another user created there
+        "HF_MODULES_CACHE": str(job.work_dir / "huggingface"),
         **_thread_settings(job.threads),
     }
     log = job.work_dir / "worker.log"

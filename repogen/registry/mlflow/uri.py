@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
-from repogen.files import is_directory, is_foreign_in_public, is_public
+from repogen.files import is_directory, is_foreign_in_public, is_like_tmp
 from repogen.files.paths import real_path
 from repogen.spec.tracking import URI_EXAMPLES, malformed_uri
 
@@ -129,7 +128,7 @@ def _require_own_database(uri: str, base: Path) -> None:
     if path is None:
         return
     for directory in {(base / path).parent, real_path(base / path).parent}:
-        if is_directory(directory) and is_public(directory) and directory.stat().st_mode & stat.S_ISVTX:
+        if is_directory(directory) and is_like_tmp(directory):
             raise SpecError(
                 f"other users can create files in {directory}, and SQLite would apply a journal of another user to the "
                 f"database {PurePath(path).name}",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from repogen.errors import SourceError
-from repogen.source.common.search_path import add_to_search_path, require_own
+from repogen.source.common.search_path import SourceLoader, add_to_search_path, require_own
 
 UserCallable: TypeAlias = Callable[..., object]
 # What user code may raise. Ctrl-C does not reach the worker, so a KeyboardInterrupt also comes from the code.
@@ -81,7 +81,7 @@ def _import_file(path: Path, root: Path) -> object:
         name += "_"  # a user's types.py must not replace the standard library's module
     require_own(path, root.resolve())
     add_to_search_path(path.parent)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SourceError(f"{path.name} is not a Python file", code="source.not-python")
     module = importlib.util.module_from_spec(spec)

@@ -1,33 +1,39 @@
-"""Adds directories of user code to ``sys.path``, without the files of other users in a directory such as ``/tmp``."""
+"""Imports user code without that of other users, who can create files in a directory such as ``/tmp``."""
 
 from __future__ import annotations
 
-import os
 import sys
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SourceError
-from repogen.files import is_foreign_in_public, is_public
+from repogen.files import is_foreign_in_public, is_like_tmp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import CodeType, ModuleType
+
+
+class SourceLoader(SourceFileLoader):
+    """Compiles a module on each import: the compiled code in a ``__pycache__`` may be that of another user."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the compiled code of a module."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
 
 def add_to_search_path(directory: Path) -> None:
-    """Add a directory to the start of ``sys.path``.
+    """Add a directory of user code to the start of ``sys.path``.
 
-    If untrusted users can create files in it, or in a package below it, importing a module that one of them created
-    there is an error: it could have the name of one that PyTorch imports. Compiled code is then neither read nor
-    written.
+    Raises:
+        SourceError: Other users can create files in it. Many libraries search ``sys.path`` for more than modules, such
+            as for the entry points of packages.
     """
+    _require_own_directory(directory)
     sys.path.insert(0, str(directory))
-    modules = _OwnModules(directory)
-    modules.is_exposed(str(directory))
-    sys.meta_path.insert(0, modules)
+    sys.meta_path.insert(0, _UserModules(directory))
 
 
 def require_own(file: Path, base: Path) -> None:
@@ -38,8 +44,9 @@ def require_own(file: Path, base: Path) -> None:
         base: Directory of the spec.
 
     Raises:
-        SourceError: It was.
+        SourceError: It was, or the directory is one such as ``/tmp``.
     """
+    _require_own_directory(file.parent)
     if is_foreign_in_public(file, base):
         name = str(file.relative_to(base)) if file.is_relative_to(base) else file.name
         raise SourceError(
@@ -50,21 +57,22 @@ def require_own(file: Path, base: Path) -> None:
         )
 
 
-class _OwnModules:
-    """Finds no module; raises an error for one of another user in a directory."""
+def _require_own_directory(directory: Path) -> None:
+    if is_like_tmp(directory):
+        raise SourceError(
+            f"other users can create files in {directory}, and Python could import them",
+            "move the code to a directory in which only you can create files",
+            code="working-directory.foreign",
+        )
+
+
+class _UserModules:
+    """Finds the modules in a directory of user code, and in packages there."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._exposed: dict[str, bool] = {}  # by directory
-
-    def is_exposed(self, place: str) -> bool:
-        """Return whether untrusted users can create files in a directory of modules, or in one above it."""
-        if place not in self._exposed:
-            directories = [each for each in (Path(place), *Path(place).parents) if each.is_relative_to(self._directory)]
-            self._exposed[place] = any(map(_is_public, directories))
-            if self._exposed[place]:
-                sys.pycache_prefix = os.devnull  # they could create a __pycache__
-        return self._exposed[place]
+        below = (Path(entry) for entry in sys.path if Path(entry).is_relative_to(directory))
+        self._others = [entry for entry in below if entry != directory]  # such as those of a virtual environment
 
     def find_spec(
         self,
@@ -72,18 +80,27 @@ class _OwnModules:
         path: Sequence[str] | None,
         target: ModuleType | None = None,  # noqa: ARG002 - the interface of Python
     ) -> ModuleSpec | None:
-        # a package without __init__.py, such as google, may have parts in several directories
+        """Return the spec of a module that is in the directory; None for others and for packages without a file.
+
+        Raises:
+            SourceError: Another user may have created it.
+        """
         places = [str(self._directory)] if path is None else list(path)
-        for place in filter(self.is_exposed, places):
-            spec = PathFinder.find_spec(fullname, [place])
-            if spec is not None:
-                location = spec.origin or next(iter(spec.submodule_search_locations or ()))
-                require_own(Path(location), self._directory)
-        return None
+        if not any(map(self._is_own, places)):
+            return None
+        spec = PathFinder.find_spec(fullname, places)
+        if spec is None:
+            return None
+        # a package without __init__.py, such as google, may have parts in several directories
+        for part in filter(self._is_own, spec.submodule_search_locations or ()):
+            require_own(Path(part, "__init__.py"), self._directory)
+        if spec.origin is None or not self._is_own(spec.origin):
+            return None
+        require_own(Path(spec.origin), self._directory)
+        if isinstance(spec.loader, SourceFileLoader):
+            spec.loader = SourceLoader(fullname, spec.origin)
+        return spec
 
-
-def _is_public(directory: Path) -> bool:
-    try:
-        return is_public(directory)
-    except OSError:  # an entry of a package's path need not exist
-        return False
+    def _is_own(self, path: str) -> bool:
+        """Return whether a path is in the directory, and not in another one of ``sys.path`` below it."""
+        return Path(path).is_relative_to(self._directory) and not any(map(Path(path).is_relative_to, self._others))

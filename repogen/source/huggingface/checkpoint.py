@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.files import is_inside, is_private_hard_link, open_inside
+from repogen.files import is_foreign_in_public, is_inside, is_like_tmp, is_private_hard_link, open_inside
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_stream, require_few_values
 from repogen.files.resolve import resolved
 
@@ -234,6 +234,13 @@ def open_checkpoint(
                 "review the code; to allow it, set source.trust_remote_code: true",
                 code="source.hf-remote-code",
                 where=f"{name}/{CONFIG}",
+            )
+        if is_like_tmp(directory) or is_foreign_in_public(directory, Path("/")):
+            raise SourceError(
+                f"{directory} contains Python code, and belongs to another user or other users can create files in it",
+                "copy the model to your own directory, or set HF_HOME to one",
+                code="working-directory.foreign",
+                where=name,
             )
         notes = (*notes, f"trust_remote_code: Python code of {name} was run ({config.remote_code})")
     raw = read_json(path, dict[str, Any], root=root)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from transformers import dynamic_module_utils
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from repogen.errors import SourceError
@@ -49,6 +51,8 @@ def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     Raises:
         SourceError: The files, weights, task or code of the model are not usable; the message says why.
     """
+    if modules := os.environ.get("HF_MODULES_CACHE"):  # a fork server imported transformers before this was set
+        dynamic_module_utils.HF_MODULES_CACHE = modules  # type: ignore[attr-defined] # a private name
     checkpoint = find_checkpoint(request.options, request.root)
     with nullcontext() if checkpoint.config.has_remote_code else hub_offline():
         return _load(checkpoint, request)

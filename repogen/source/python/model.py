@@ -15,6 +15,7 @@ from repogen.errors import SourceError
 from repogen.repository.layout import code_file
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.examples import as_strings, numpy_dtype
+from repogen.source.common.search_path import SourceLoader, add_to_search_path
 from repogen.source.python.backend_utils import InferenceRequest, InferenceResponse, Tensor, install_backend_utils
 from repogen.triton_config.sections.model import parameter_text
 from repogen.triton_config.text.dims import config_dims
@@ -141,12 +142,12 @@ def open_python(code: PythonCode, *, prefix: str = "repogen_python_") -> PythonM
     install_backend_utils()
     path = code_file(code.directory / code.version)
     name = f"{prefix}{next(_module_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise code.error("it is not a Python file", "specify a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))  # as in Triton's stub process: helper modules can be next to it
+    add_to_search_path(path.parent)  # as in Triton's stub process: helper modules can be next to it
     model_name = str(code.config["name"])
     arguments = {
         "model_config": json.dumps(code.config),

@@ -6,15 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import import_callable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def rejected(reference: str, root: Path) -> SourceError:
@@ -113,9 +110,8 @@ def test_exception_text_is_limited(root: Path, code: str, ending: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["models.py", "helper.py", "package", "package/__init__.py", "link.py", "google"])
-@pytest.mark.parametrize("mode", [0o1777, 0o1775])
-def test_modules_of_other_users(root: Path, entry: str, mode: int) -> None:
-    """In a directory in which other users can create files, they are not imported; in others, they are."""
+def test_modules_of_other_users(root: Path, entry: str) -> None:
+    """In a directory in which every user can create files, they are not imported; in others, they are."""
     (root / "package").mkdir()
     (root / "package" / "__init__.py").write_text("")
     (root / "helper.py").write_text("")
@@ -131,53 +127,55 @@ def test_modules_of_other_users(root: Path, entry: str, mode: int) -> None:
     os.chown(root / entry, 65534, 65534, follow_symlinks=False)
     reference = "models.py:build"
     assert printed_in_a_new_process(root, reference) == "1\n"
-    share(root, mode)
+    root.chmod(0o777)
     allowed = "1\n" if entry == "package/__init__.py" else "working-directory.foreign "  # in a directory of the user
     assert printed_in_a_new_process(root, reference).startswith(allowed)
     os.chown(root / entry, os.geteuid(), os.getegid(), follow_symlinks=False)
     assert printed_in_a_new_process(root, reference) == "1\n"
 
 
-def share(directory: Path, mode: int) -> None:
-    """Let a group of other users write to a directory, or every user."""
-    os.chown(directory, -1, 65534)
-    directory.chmod(mode)
-
-
-@pytest.mark.parametrize("planted", ["package/m/__init__.py", "package/optional.py"])
+@pytest.mark.parametrize("shared", ["", "package", "code", "package/inner"])
 @pytest.mark.parametrize("mode", [0o1777, 0o1775])
-def test_modules_that_another_user_created_in_a_package(root: Path, planted: str, mode: int) -> None:
-    """Others cannot write to the directory of the spec, but to one below it; Python prefers m/ to m.py."""
-    (root / "package").mkdir()
-    (root / "package" / "__init__.py").touch()
-    (root / "package" / "m.py").write_text(
-        "def build(): return 1\ntry: import package.optional\nexcept ImportError: 0\n"
-    )
-    share(root / "package", mode)
-    assert printed_in_a_new_process(root, "package.m:build") == "1\n"
-    (root / planted).parent.mkdir(exist_ok=True)
-    (root / planted).write_text("def build(): return 2\n")
-    for path in (root / planted, (root / planted).parent):
-        if path != root / "package":
-            os.chown(path, 65534, 65534)
-    error = f"working-directory.foreign {planted} belongs to another user"
-    assert printed_in_a_new_process(root, "package.m:build").startswith(error)
+def test_code_in_a_directory_like_tmp(root: Path, shared: str, mode: int) -> None:
+    """Other users could create a package/__init__.py, or a .dist-info with entry points, which libraries load."""
+    for directory in ("package", "code", "package/inner"):
+        (root / directory).mkdir()
+    (root / "package" / "m.py").write_text("import package.inner.m\ndef build(): return 1\n")
+    (root / "package" / "inner" / "m.py").touch()
+    (root / "code" / "models.py").write_text("def build(): return 1\n")
+    reference = "code/models.py:build" if shared == "code" else "package.m:build"
+    assert printed_in_a_new_process(root, reference) == "1\n"
+    os.chown(root / shared, -1, 65534)
+    (root / shared).chmod(mode)
+    error = f"working-directory.foreign other users can create files in {root / shared}, and Python could import them\n"
+    assert printed_in_a_new_process(root, reference) == error
 
 
-@pytest.mark.parametrize("mode", [0o1777, 0o1775])
-def test_compiled_code_that_another_user_created_in_a_package(root: Path, mode: int) -> None:
-    """It is not read."""
+def test_packages_of_a_virtual_environment_are_not_user_code(root: Path) -> None:
+    """Their compiled code is read: compiling that of torch at each start would take long."""
+    packages = root / ".venv" / "site-packages"
+    (packages / "installed").mkdir(parents=True)
+    (packages / "installed" / "__init__.py").touch()
+    (root / "models.py").write_text("import installed\ndef build(): return type(installed.__loader__).__name__\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(Path.cwd())])}
+    assert printed_in_a_new_process(root, "models.py:build", environment) == "SourceFileLoader\n"
+
+
+def test_compiled_code_is_not_read(root: Path) -> None:
+    """Another user may have created the ``__pycache__``."""
     (root / "package").mkdir()
     (root / "package" / "m.py").write_text("def build(): return 1\n")
+    (root / "models.py").write_text("from package.m import build\n")
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(root)], check=True)
-    (cached,) = (root / "package" / "__pycache__").iterdir()
-    cached.write_bytes(cached.read_bytes()[:-1] + b"?")
-    assert printed_in_a_new_process(root, "package.m:build") != "1\n"
-    share(root / "package", mode)
-    assert printed_in_a_new_process(root, "package.m:build") == "1\n"
+    for cached in root.rglob("*.pyc"):
+        cached.write_bytes(cached.read_bytes()[:-1] + b"?")
+    command = [sys.executable, "-c", "import package.m"]
+    assert subprocess.run(command, check=False, capture_output=True, cwd=root).returncode == 1
+    for reference in ("models.py:build", "models:build", "package.m:build"):
+        assert printed_in_a_new_process(root, reference) == "1\n"
 
 
-def printed_in_a_new_process(root: Path, reference: str) -> str:
+def printed_in_a_new_process(root: Path, reference: str, environment: dict[str, str] | None = None) -> str:
     """Import a callable in a new process, and return what it returns, or the error."""
     code = """if True:
         import sys
@@ -190,21 +188,7 @@ def printed_in_a_new_process(root: Path, reference: str) -> str:
             print(getattr(error, "code", ""), error)
         """
     command = [sys.executable, "-c", code, str(root), reference]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def test_compiled_code_in_a_public_directory(root: Path) -> None:
-    """A ``__pycache__`` that another user created there is not read."""
-    (root / "models.py").write_text("def build(): return 1\n")
-    subprocess.run([sys.executable, "-m", "compileall", "-q", str(root)], check=True)
-    (cached,) = (root / "__pycache__").iterdir()
-    cached.write_bytes(cached.read_bytes()[:-1] + b"?")
-    code = "import sys; from pathlib import Path; from repogen.source.common.callables import import_callable as i; "
-    code += "print(i('models.py:build', Path(sys.argv[1]))())"
-    command = [sys.executable, "-c", code, str(root)]
-    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
-    root.chmod(0o1777)
-    assert subprocess.run(command, check=False, capture_output=True, text=True).stdout == "1\n"
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
 
 def test_file_in_a_directory_of_another_user(root: Path) -> None:
@@ -212,5 +196,5 @@ def test_file_in_a_directory_of_another_user(root: Path) -> None:
     (root / "code").mkdir()
     (root / "code" / "models.py").write_text("def build(): return 1\n")
     os.chown(root / "code", 65534, 65534)
-    root.chmod(0o1777)
+    root.chmod(0o777)
     assert rejected("code/models.py:build", root).code == "working-directory.foreign"

@@ -95,7 +95,8 @@ def test_untrained_head_is_rejected(tmp_path: Path) -> None:
 
 def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory is rejected before transformers reads it; the same code runs once it is trusted."""
-    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", "/proc/shared")
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))  # as for a worker that a fork server forked
     monkeypatch.setattr(sys, "path", list(sys.path))
     (model / "modeling_own.py").write_text(
         "from pathlib import Path\n"
@@ -113,6 +114,14 @@ def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monk
     assert ((tmp_path / "ran").exists(), [spec.name for spec in source.signature.outputs]) == (True, ["logits"])
     assert any("Python code of model was run" in note for note in source.notes)
     assert "modeling_own.py" in {path.name for path in source.files}
+    assert (tmp_path / "modules" / "transformers_modules").is_dir()
+    tmp_path.chmod(0o1777)
+    for mode, owner in ((0o1777, -1), (0o755, 65534)):
+        os.chown(model, owner, owner)
+        model.chmod(mode)
+        with pytest.raises(SourceError, match="contains Python code, and belongs to another user or") as caught:
+            load_source(ModelSpec.model_validate({"source": trusted}), tmp_path)
+        assert caught.value.code == "working-directory.foreign"
 
 
 def test_pickled_code_is_not_run(model: Path, tmp_path: Path) -> None:

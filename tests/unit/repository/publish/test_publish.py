@@ -61,6 +61,20 @@ def test_published_files_are_readable_by_all_users(stage: Stage, repository: Pat
     assert {(True, 0o755), (False, 0o644)} == modes
 
 
+def test_model_directory_of_another_user(stage: Stage, repository: Path) -> None:
+    """Another user created it in a repository like /tmp, and could replace the version after it is published."""
+    publish(stage(b"1"), repository, breaking=False)
+    repository.chmod(0o1777)
+    publish(stage(b"2"), repository, breaking=False)
+    os.chown(repository / "m", 65534, 65534)
+    with pytest.raises(PublishError, match="m belongs to another user, who could replace the versions") as caught:
+        publish(stage(b"3"), repository, breaking=False)
+    assert caught.value.code == "publish.foreign-model"
+    assert versions(repository / "m") == [1, 2]
+    repository.chmod(0o775)  # members of its group can replace every model
+    publish(stage(b"3"), repository, breaking=False)
+
+
 def test_two_processes(stage: Stage, repository: Path, tmp_path: Path) -> None:
     """Two first publishes of one model at once become versions 1 and 2, both complete."""
     processes = []
