@@ -193,12 +193,13 @@ def _module_file(module: str, directory: Path) -> Path:
             if file.is_file():
                 return file
         raise SpecError(f"file not found: {module}", "correct the path", code="init.from")
-    search_path = [str(directory.resolve()), str(Path.cwd()), *sys.path]
+    first = str(directory.resolve())
+    search_path = [first, str(Path.cwd()), *sys.path]
     origin = None
     for part in module.split("."):  # finds a module without importing its packages
         spec = importlib.machinery.PathFinder.find_spec(part, search_path)
         if spec is None:
-            raise SpecError(f"module not found: {module}", f"searched {search_path[0]} and sys.path", code="init.from")
+            raise SpecError(f"module not found: {module}", f"searched {first} and sys.path", code="init.from")
         search_path, origin = list(spec.submodule_search_locations or ()), spec.origin
     if origin is None or not origin.endswith(".py"):
         raise SpecError(

@@ -14,12 +14,13 @@ from repogen.files.paths import require_no_foreign_link
 from repogen.files.url import is_url
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import is_model, models_of
-from repogen.scaffold.code import describe_callable, relative_reference
+from repogen.scaffold.code import describe_callable, model_callables, relative_reference
 from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
 from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script, pickled_class
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 
-_CALLABLE = re.compile(r"(?P<module>.+):(?P<attribute>[^\W\d][\w.]*)")
+_CALLABLE = re.compile(r"(?P<module>.+\.py|[^\W\d][\w.]*):(?P<attribute>[^\W\d][\w.]*)")
+_FILE_AND_MORE = re.compile(r"(?P<file>.+\.py)\W.*", re.DOTALL)
 _WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".ckpt"}
 _WEIGHTS_FILES = ("*.safetensors", "pytorch_model*.bin")
 _SUPPORTED = (
@@ -85,7 +86,7 @@ def describe_model(path: str, directory: Path, hints: Hints = NO_HINTS) -> Model
     if not model_path.exists() and reference is not None:
         return describe_callable(reference["module"], reference["attribute"], directory, hints)
     if not model_path.exists():
-        raise _unsupported_error(path, "does not exist")
+        raise _missing_error(path)
     require_no_foreign_link(model_path)
     _require_no(hints, "a model in a file", "weights")
     relative = os.path.relpath(model_path, directory)
@@ -170,6 +171,23 @@ def _archive_members(path: Path) -> tuple[str, ...]:
             return archive.names
     except (OSError, ContentError):
         return ()
+
+
+def _missing_error(path: str) -> SpecError:
+    """Return the error for a path that does not exist; if it starts with a Python file, it says how to name a callable.
+
+    For example ``net.py::Net``, ``net.py.Net`` or ``net.py:Net()``.
+    """
+    match = _FILE_AND_MORE.fullmatch(path)
+    if match is None or not Path(match["file"]).is_file():
+        return _unsupported_error(path, "does not exist")
+    file = match["file"]
+    names = " or ".join(model_callables(Path(file)))
+    return SpecError(
+        f"{path} does not name a callable in {file}",
+        f"write {file}:CALLABLE{f', where CALLABLE is {names}' if names else f', such as {file}:build'}",
+        code="init.from",
+    )
 
 
 def _unsupported_error(path: str, problem: str) -> SpecError:

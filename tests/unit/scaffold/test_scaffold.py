@@ -347,6 +347,7 @@ def test_from_a_callable_that_accepts_a_dict(here: Path) -> None:
         ("nets.py:other", "has no 'other'"),
         ("instance.py:NET", "NET in instance.py is a Net, not a callable that returns one"),
         ("absent:build", "module not found: absent"),
+        ("nets.absent:build", "module not found: nets.absent"),
         ("weights.safetensors", "contains only weights"),
         ("folder", "has no config.json"),
         ("damaged", "config.json is not valid: architectures"),
@@ -370,6 +371,24 @@ def test_unsupported_paths(here: Path, path: str, message: str) -> None:
     assert message in caught.value.message
     assert caught.value.code == "init.from"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "path", ["nets.py::build", "nets.py:build:x", "nets.py:", "nets.py.build", "nets.py:build()", "nets.py:0"]
+)
+def test_misspelled_callable(here: Path, path: str) -> None:
+    """If the path starts with a Python file, the hint says how to name a callable in it."""
+    (here / "nets.py").write_text("def build(): ...", encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        describe_model(path, here)
+    assert caught.value.message == f"{path} does not name a callable in nets.py"
+    assert caught.value.hint == "write nets.py:CALLABLE, where CALLABLE is build"
+    (here / "nets.py").write_text("", encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        describe_model(path, here)
+    assert caught.value.hint == "write nets.py:CALLABLE, such as nets.py:build"
+    with pytest.raises(SpecError, match=r"does not exist"):
+        describe_model(f"other{path}", here)
 
 
 @pytest.mark.parametrize("is_archive", [True, False], ids=["archive", "legacy"])
