@@ -26,7 +26,7 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Trust, trust_options
-from repogen.cli.spec_option import load_optional_spec, named_repository
+from repogen.cli.spec_option import load_optional_spec, load_optional_tracking_spec, named_repository
 from repogen.errors import RepogenError, SpecError, machine_errors
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_deploy, write_promotion, write_sync
@@ -96,7 +96,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
             raise click.UsageError(
                 "--rollback accepts neither VERSION nor --gate: it goes back one version, without gates"
             )
-        loaded_spec = load_optional_spec(spec)
+        loaded_spec = load_optional_tracking_spec(spec) if rolls_back else load_optional_spec(spec)
         with progress_view(quiet=as_json) as progress:
             if rolls_back:
                 report = api.rollback_alias(
@@ -136,7 +136,7 @@ def history(
     For each move, shows who moved the alias, why, and what the gates measured.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        periods = api.history(name, alias=alias, spec=load_optional_spec(spec), tracking_uri=tracking_uri)
+        periods = api.history(name, alias=alias, spec=load_optional_tracking_spec(spec), tracking_uri=tracking_uri)
         print_report(lambda: history_text(periods), lambda: as_dict(periods), as_json=as_json)
 
 
@@ -221,7 +221,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             "models": models,
             "prune": prune,
             "signer": trust.signer(),
-            "spec": load_optional_spec(spec),
+            "spec": load_optional_tracking_spec(spec),
             "tracking_uri": tracking_uri,
             "progress": progress,
         }

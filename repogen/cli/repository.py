@@ -27,7 +27,7 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Signing, Trust, signing_options, trust_options
-from repogen.cli.spec_option import load_optional_spec, named_repository
+from repogen.cli.spec_option import load_optional_tracking_spec, named_repository
 from repogen.errors import ExitCode, SpecError
 from repogen.files.url import is_model_uri
 from repogen.reporting.deploy_text import deploy_text
@@ -79,7 +79,9 @@ def versions(
     queried for the numbers and aliases of versions that were registered.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        report = api.versions(name, repository=repository, spec=load_optional_spec(spec), tracking_uri=tracking_uri)
+        report = api.versions(
+            name, repository=repository, spec=load_optional_tracking_spec(spec), tracking_uri=tracking_uri
+        )
         print_report(lambda: versions_text(report), lambda: as_dict(report), as_json=as_json)
 
 
@@ -252,7 +254,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
             dry_run=dry_run,
             ignore_registry=ignore_registry,
             stage_dir=stage_dir,
-            spec=load_optional_spec(spec),
+            spec=load_optional_tracking_spec(spec),
             tracking_uri=tracking_uri,
         )
         print_report(lambda: prune_text(report), lambda: as_dict(report), as_json=as_json)
@@ -359,7 +361,7 @@ def diff(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:
             raise click.UsageError("--markdown and --json are mutually exclusive")
-        loaded_spec = load_optional_spec(spec) if against is not None and is_model_uri(against) else None
+        loaded_spec = load_optional_tracking_spec(spec) if against is not None and is_model_uri(against) else None
         report = api.diff(
             name, before, after, repository=repository, against=against, spec=loaded_spec, tracking_uri=tracking_uri
         )

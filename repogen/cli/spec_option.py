@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from repogen.api import working_directory
 from repogen.api.working_directory import require_own
-from repogen.spec.load import load_spec
+from repogen.spec.load import load_spec, load_tracking_spec
 
 if TYPE_CHECKING:
     from repogen.spec.models import Spec
@@ -22,6 +22,12 @@ def load_optional_spec(path: Path | None) -> Spec | None:
     """Return the spec of ``--spec``, or repogen.yaml of the working directory; None when neither exists."""
     path = optional_spec(path)
     return None if path is None else load_spec(path)
+
+
+def load_optional_tracking_spec(path: Path | None) -> Spec | None:
+    """Return the same for a command that needs only the MLflow server: the spec without its models."""
+    path = optional_spec(path)
+    return None if path is None else load_tracking_spec(path)
 
 
 def optional_spec(path: Path | None) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from repogen.spec.paths import check_model_paths, check_repository, check_templa
 from repogen.spec.problems import MAX_SHOWN, Problem, SpecProblemsError, message_text, printable
 from repogen.spec.rules import check_model
 from repogen.spec.steps import check_steps
-from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
+from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, check_tracking, salvage
 from repogen.spec.tracking import check_tracking_uri
 from repogen.targets import Target, find_target, newest_target, targets
 from repogen.triton_config.sections.base import key_text
@@ -61,12 +62,55 @@ def load_spec(path: Path, release: str | None = None, *, content: bytes | None =
         return _load_spec(path, release, content)
 
 
+def load_tracking_spec(path: Path) -> Spec:
+    """Load a spec for a command that needs only its MLflow server: its models may be incomplete, and files missing.
+
+    Args:
+        path: The YAML file.
+
+    Returns:
+        The spec without models; each section other than ``mlflow`` has its default.
+
+    Raises:
+        SpecProblemsError: The file is not valid YAML, or ``mlflow`` is not valid, or a key at the top is unknown.
+        SpecError: The file does not exist or can't be read.
+        WorkLimitError: It needs too much time or memory.
+    """
+    with work_limit(str(path)):
+        root, problems = _mapping(str(path), read_spec(path))
+        valid, findings = check_tracking(data(root))
+        if valid is not None and valid.mlflow is not None:
+            findings += check_tracking_uri(valid.mlflow.tracking_uri)
+        problems += _locate(findings, root, str(path))
+        if problems or valid is None:
+            raise SpecProblemsError(problems)
+        return replace(_spec(path, valid, root, None), models={})
+
+
 def _load_spec(path: Path, release: str | None, content: bytes | None) -> Spec:
     if release is not None and find_target(release) is None:
         problem = _unknown_release(release)
         raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")
     file = str(path)
-    raw = read_spec(path) if content is None else content
+    root, problems = _mapping(file, read_spec(path) if content is None else content)
+    if merged_values(root) > MAX_MERGED_VALUES:
+        position = locate(root, ("defaults",))[0]
+        what = f"has more than {MAX_MERGED_VALUES} values, counted for each model"
+        raise SpecProblemsError([*problems, Problem(file, *position, "defaults", what, "split the spec")])
+    completed = complete(root)
+    valid, findings = _check(root, completed, path.absolute().parent, release)
+    problems += _locate(findings, completed, file)
+    if problems or valid is None:
+        raise SpecProblemsError(problems)
+    return _spec(path, valid, completed, release)
+
+
+def _mapping(file: str, raw: bytes) -> tuple[Node, list[Problem]]:
+    """Return the mapping that a file contains, and the problems of its YAML.
+
+    Raises:
+        SpecProblemsError: It is not a mapping, or can't be read as one.
+    """
     text, decode_problem = _decode(raw, file)
     if decode_problem is not None:
         raise SpecProblemsError([decode_problem])
@@ -78,16 +122,7 @@ def _load_spec(path: Path, release: str | None, content: bytes | None) -> Spec:
     if not isinstance(root.value, dict):
         what = "the spec must be a mapping with models:"
         raise SpecProblemsError([*problems, Problem(file, *root.position, "", what, _INIT_HINT)])
-    if merged_values(root) > MAX_MERGED_VALUES:
-        position = root.value["defaults"].position
-        what = f"has more than {MAX_MERGED_VALUES} values, counted for each model"
-        raise SpecProblemsError([*problems, Problem(file, *position, "defaults", what, "split the spec")])
-    completed = complete(root)
-    valid, findings = _check(root, completed, path.absolute().parent, release)
-    problems += _locate(findings, completed, file)
-    if problems or valid is None:
-        raise SpecProblemsError(problems)
-    return _spec(path, valid, completed, release)
+    return root, problems
 
 
 def read_spec(path: Path) -> bytes:

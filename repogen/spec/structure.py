@@ -86,6 +86,13 @@ def check_file(document: object) -> Structure:
         return Structure(None, _findings(error, SpecFile, ()))
 
 
+def check_tracking(document: object) -> Structure:
+    """Validate ``mlflow`` and the names of all keys at the top; the other sections are replaced by their defaults."""
+    entries = document.items() if isinstance(document, dict) else ()
+    used = {key: value for key, value in entries if key == "mlflow" or key not in SpecFile.model_fields}
+    return check_file({**used, "models": {"stub": {"source": _STUB_SOURCE}}})
+
+
 def check_defaults(defaults: object) -> list[Finding]:
     """Validate ``defaults`` as a model without required keys; key paths start at ``defaults``."""
     if not isinstance(defaults, dict):

@@ -86,6 +86,35 @@ def test_registry_that_is_down(arguments: list[str], tmp_path: Path, monkeypatch
     assert "no-track" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["versions"],
+        ["prune", "--keep", "1"],
+        ["prune", "--keep", "1", "--ignore-registry"],
+        ["history", "m"],
+        ["sync", "--alias", "champion", "--repository", "synced"],
+        ["promote", "m", "--rollback"],
+        ["diff", "m", "--against", "models:/m@champion"],
+    ],
+    ids=" ".join,
+)
+def test_spec_that_is_not_complete(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These commands need only the MLflow server of the spec."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    add_model(tmp_path / "model_repository", "m", CONFIG)
+    spec = 'models: {m: {source: {factory: "gone.py:build"}}}\n'
+    (tmp_path / "repogen.yaml").write_text(spec, encoding="utf-8")
+    result = CliRunner().invoke(main, arguments)
+    needs_server = arguments[0] not in {"versions", "prune"}
+    assert (result.exit_code, "no MLflow tracking server" in result.stderr) == (2 if needs_server else 0, needs_server)
+    (tmp_path / "repogen.yaml").write_text(f"mlflow: {{tracking_uri: 3}}\n{spec}", encoding="utf-8")
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "repogen.yaml:1:10 mlflow.tracking_uri: must be a string, not 3" in result.stderr
+
+
 def test_server_from_a_directory_that_does_not_exist(tmp_path: Path) -> None:
     """Also if the server is installed, which needs no wheels."""
     result = CliRunner().invoke(main, ["server", "install", "--from", str(tmp_path / "no")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import SpecError
-from repogen.spec.load import load_spec
+from repogen.spec.load import load_spec, load_tracking_spec
 from repogen.spec.models import PassSpec
 from repogen.spec.problems import SpecProblemsError
 from repogen.spec.sources import TorchSource
@@ -125,6 +125,45 @@ def test_missing_spec_suggests_init(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "repogen.yaml")
     assert "create one with `repogen init`" == caught.value.hint  # noqa: SIM300 - expected first
+
+
+INCOMPLETE = """\
+templates: gone
+models:
+  my model: {source: {factory: "gone.py:build", weights: gone.pt}}
+"""
+
+
+def test_only_the_mlflow_server_of_a_spec_is_needed(tmp_path: Path) -> None:
+    """Its models may be incomplete, and its files need not exist."""
+    path = tmp_path / "repogen.yaml"
+    path.write_text(f"mlflow: {{experiment: mine}}\n{INCOMPLETE}", encoding="utf-8")
+    spec = load_tracking_spec(path)
+    assert spec.mlflow is not None
+    assert (spec.root, spec.mlflow.experiment, spec.mlflow.tracking_uri) == (tmp_path, "mine", "sqlite:///mlflow.db")
+    path.write_text(INCOMPLETE, encoding="utf-8")
+    assert load_tracking_spec(path).mlflow is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mlflow: {tracking_ur: x}", '1:10 mlflow.tracking_ur: unknown key (did you mean "tracking_uri"?)'),
+        ("mlflow: {tracking_uri: 3}", "1:10 mlflow.tracking_uri: must be a string, not 3"),
+        ("mlflow: {tracking_uri: 'sqlite:'}", "1:10 mlflow.tracking_uri: does not name a database file"),
+        ("mlflw: {}", '1:1 mlflw: unknown key (did you mean "mlflow"?)'),
+        ("mlflow: {", "2:1: "),
+        ("- mlflow", "1:1: the spec must be a mapping"),
+    ],
+)
+def test_settings_for_the_mlflow_server_are_checked(text: str, problem: str, tmp_path: Path) -> None:
+    """Also without the rest of the spec, and a misspelled section is not ignored."""
+    path = tmp_path / "repogen.yaml"
+    path.write_text(f"{text}\n", encoding="utf-8")
+    with pytest.raises(SpecProblemsError) as caught:
+        load_tracking_spec(path)
+    assert len(caught.value.problems) == 1
+    assert str(caught.value).startswith(f"{path}:{problem}")
 
 
 def test_name_of_a_model_in_place_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
