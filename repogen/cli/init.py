@@ -9,7 +9,7 @@ import click
 
 from repogen.cli.group import DIRECTORY, Integer, debug_option, handle_errors
 from repogen.reporting.output import write_text
-from repogen.scaffold.describe import describe, require_local
+from repogen.scaffold.describe import describe, require_local, require_model_name
 from repogen.scaffold.description import NO_HINTS, Hints
 from repogen.scaffold.files import IGNORED, SPEC, can_track, describe_ensemble, scaffold, scaffold_from
 from repogen.scaffold.pipelines import Pipelines
@@ -108,6 +108,8 @@ def _description(source: str | None, directory: Path, hints: Hints, *, ensemble:
             raise click.UsageError("--weights, --examples, --name and --ensemble require --from")
         return None
     require_local(source)
+    if hints.name is not None:
+        require_model_name(hints.name)
     return describe_ensemble(source, directory, hints.name) if ensemble else describe(source, directory, hints)
 
 

@@ -18,6 +18,8 @@ from repogen.scaffold.code import describe_callable, model_callables, relative_r
 from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
 from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script, pickled_class
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
+from repogen.spec.models import MODEL_NAME, MODEL_NAME_RULE
+from repogen.spec.problems import printable
 
 _CALLABLE = re.compile(r"(?P<module>.+\.py|[^\W\d][\w.]*):(?P<attribute>[^\W\d][\w.]*)")
 _FILE_AND_MORE = re.compile(r"(?P<file>.+\.py)\W.*", re.DOTALL)
@@ -66,6 +68,16 @@ def require_local(source: str) -> None:
             "copy it to a directory first, for example with the tools of the store",
             code="init.from",
         )
+
+
+def require_model_name(name: str) -> None:
+    """Require that a spec accepts the value of ``--name``.
+
+    Raises:
+        SpecError: It does not.
+    """
+    if not re.fullmatch(MODEL_NAME, name):
+        raise SpecError(f'--name: "{printable(name)}" is not a valid model name', MODEL_NAME_RULE, code="init.from")
 
 
 def _require_no(hints: Hints, subject: str, *names: str) -> None:

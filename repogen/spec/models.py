@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"
+MODEL_NAME_RULE = "letters, digits, _ and -, the first a letter or digit, at most 128"
 
 DtypeName = Annotated[
     Literal[

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.spec.gates import GatesSpec, gate_names, gate_options
-from repogen.spec.models import ModelSpec, SpecFile
+from repogen.spec.models import MODEL_NAME_RULE, ModelSpec, SpecFile
 from repogen.spec.plugin_fields import UNKNOWN_OPTION
 from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_text
 from repogen.spec.sources import source_kinds, source_options
@@ -238,8 +238,7 @@ _EXPECTED_STRINGS = {
 
 def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
     if path[:-1] == ("models",):
-        hint = "letters, digits, _ and -, the first a letter or digit, at most 128"
-        return Finding(path, f'"{printable(str(path[-1]))}" is not a valid model name', hint)
+        return Finding(path, f'"{printable(str(path[-1]))}" is not a valid model name', MODEL_NAME_RULE)
     return Finding(path, f"the key must be {_expected_text(detail)}")
 
 

@@ -64,6 +64,18 @@ def test_init_from_a_url(option: list[str], tmp_path: Path) -> None:
     assert "hint: copy it to a directory first, for example with the tools of the store" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["my model", "", "-m", "m\n", "n" * 129])
+@pytest.mark.parametrize("option", [[], ["--ensemble"]])
+def test_init_with_a_name_that_a_spec_rejects(option: list[str], name: str, tmp_path: Path) -> None:
+    """Nothing is written: the spec could not be built."""
+    code = tmp_path / "net.py"
+    code.write_text("def build(): ...", encoding="utf-8")
+    result = CliRunner().invoke(main, ["init", str(tmp_path), "--from", f"{code}:build", f"--name={name}", *option])
+    assert result.exit_code == 2
+    assert "is not a valid model name\n  hint: letters, digits, _ and -" in result.stderr
+    assert list(tmp_path.iterdir()) == [code]
+
+
 @pytest.mark.parametrize("version", ["x", "", "1.5", "-1"])
 @pytest.mark.parametrize(
     "arguments", [["view"], ["publish", "--from", "a", "--to", "b"], ["sign", "--sign-key", __file__]], ids=" ".join
