@@ -11,8 +11,9 @@ from repogen.cli.group import DIRECTORY, Integer, debug_option, handle_errors
 from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe, require_local, require_model_name
 from repogen.scaffold.description import NO_HINTS, Hints
-from repogen.scaffold.files import IGNORED, SPEC, can_track, describe_ensemble, scaffold, scaffold_from
+from repogen.scaffold.files import ACTION, IGNORED, SPEC, can_track, describe_ensemble, scaffold, scaffold_from
 from repogen.scaffold.pipelines import Pipelines
+from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +100,8 @@ def init(  # noqa: PLR0913 - one parameter per option
         first = f"{spec.missing}, then " if spec is not None and spec.missing else ""
         adopt = "" if spec is None else "".join(f" --adopt {name}" for name in spec.adopt)
         write_text(f"next: {first}repogen build{argument}{adopt}")
+        for line in _github_steps(matrix=matrix) if github else ():
+            write_text(line, wrap=True)
 
 
 def _description(source: str | None, directory: Path, hints: Hints, *, ensemble: bool) -> SpecDescription | None:
@@ -111,6 +114,20 @@ def _description(source: str | None, directory: Path, hints: Hints, *, ensemble:
     if hints.name is not None:
         require_model_name(hints.name)
     return describe_ensemble(source, directory, hints.name) if ensemble else describe(source, directory, hints)
+
+
+def _github_steps(*, matrix: bool) -> Iterator[str]:
+    """Yield what the GitHub workflow needs before it runs."""
+    settings = (
+        "the variable MODEL_REPOSITORY, to publish to a store"
+        if matrix
+        else "the variable MLFLOW_TRACKING_URI and its secrets, and reviewers of the environment production"
+    )
+    yield f"on GitHub: commit the files; in the settings, add {settings}"
+    yield (
+        f"the workflow needs the tag v{__version__} of {ACTION}; until it exists, install repogen and run `repogen "
+        "build` in a step of your own workflow"
+    )
 
 
 def _remarks(spec: SpecDescription) -> Iterator[str]:

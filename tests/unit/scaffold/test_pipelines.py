@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from repogen.cli.group import main
 from repogen.scaffold.files import scaffold
 from repogen.scaffold.pipelines import Pipelines
+from repogen.version import __version__
 
 
 def test_matrix_has_one_job_per_part(tmp_path: Path) -> None:
@@ -105,6 +106,22 @@ def test_command_writes_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert result.exit_code == 0, result.output
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()} - {"models.py", "repogen.yaml"}
     assert names == ({"repogen-argo.yaml", "repogen_pipeline.py"} if "--argo" in options else {"repogen.yml"})
+
+
+@pytest.mark.parametrize(
+    ("options", "variable"),
+    [(["--github"], "MLFLOW_TRACKING_URI"), (["--github", "--matrix"], "MODEL_REPOSITORY"), (["--argo"], None)],
+)
+def test_command_prints_what_the_workflow_needs(tmp_path: Path, options: list[str], variable: str | None) -> None:
+    """The files are committed, the variable is set, and the tag of repogen exists."""
+    result = CliRunner().invoke(main, ["init", str(tmp_path), *options])
+    assert result.exit_code == 0, result.output
+    steps = result.output.partition("\nnext: ")[2].splitlines()[1:]
+    assert len(steps) == (0 if variable is None else 2)
+    if variable is not None:
+        assert steps[0].startswith("on GitHub: commit the files;")
+        assert f"the variable {variable}" in steps[0]
+        assert f"the tag v{__version__} of triton-repogen/repogen" in steps[1]
 
 
 def test_matrix_requires_github() -> None:
