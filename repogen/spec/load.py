@@ -39,6 +39,7 @@ MAX_MERGED_VALUES = 100_000
 _RELEASE = re.compile(r"(?:20)?(\d\d)\.(\d{1,2})(?:-.*)?", re.ASCII)
 """A year and a month, also as in the tag of an image: ``24.10-py3``."""
 _FILE = "repogen.yaml"
+_OTHER_SUFFIXES = {".yaml": ".yml", ".yml": ".yaml"}
 _INIT_HINT = "create one with `repogen init`"
 
 
@@ -143,9 +144,7 @@ def read_spec(path: Path) -> bytes:
         with open_regular(path) as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        is_name = path.name == str(path) and not path.suffix and is_file(path.with_name(_FILE))
-        hint = f"for one model of {_FILE}, pass --model {path}" if is_name else _INIT_HINT
-        raise SpecError("spec not found", hint, code="spec.missing", where=str(path)) from error
+        raise SpecError("spec not found", _missing_hint(path), code="spec.missing", where=str(path)) from error
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         raise SpecError(f"the spec can't be read: {problem}", code="spec.unreadable", where=str(path)) from error
@@ -153,6 +152,14 @@ def read_spec(path: Path) -> bytes:
         hint = "a spec contains paths of files, not their content"
         raise SpecError(f"the spec is larger than {MAX_BYTES} bytes", hint, code="spec.too-large", where=str(path))
     return raw
+
+
+def _missing_hint(path: Path) -> str:
+    """Return the hint for a spec that does not exist."""
+    if path.name == str(path) and not path.suffix and is_file(path.with_name(_FILE)):
+        return f"for one model of {_FILE}, pass --model {path}"
+    other = path.with_suffix(_OTHER_SUFFIXES.get(path.suffix, path.suffix))
+    return f"{other} exists: pass it, or rename it to {path.name}" if is_file(other) else _INIT_HINT
 
 
 def _decode(raw: bytes, file: str) -> tuple[str, Problem | None]:

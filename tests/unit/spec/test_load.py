@@ -180,6 +180,15 @@ def test_name_of_a_model_in_place_of_the_spec(tmp_path: Path, monkeypatch: pytes
         assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize(("existing", "missing"), [("repogen.yml", "repogen.yaml"), ("a.yaml", "a.yml")])
+def test_spec_with_the_other_suffix_is_named(tmp_path: Path, existing: str, missing: str) -> None:
+    """The hint says what to do; the file is not used without being named."""
+    (tmp_path / existing).touch()
+    with pytest.raises(SpecError) as caught:
+        load_spec(tmp_path / missing)
+    assert caught.value.hint == f"{tmp_path / existing} exists: pass it, or rename it to {missing}"
+
+
 def test_large_file_is_rejected(tmp_path: Path) -> None:
     """A file of more than 1 MB is rejected."""
     path = tmp_path / "repogen.yaml"
