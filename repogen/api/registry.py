@@ -77,7 +77,10 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     """
     root = Path() if spec is None else spec.root
     effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
-    request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run, credentials)
+    other_names = () if spec is None or name in spec.models else tuple(spec.models)
+    request = PromotionRequest(
+        name, version, alias, effective_gates, root, server, dry_run, credentials, other_names=other_names
+    )
     return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
 
 

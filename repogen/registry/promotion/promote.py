@@ -21,9 +21,10 @@ from repogen.registry.promotion.run_gates import run_gates
 from repogen.registry.promotion.steps import follow, require_no_ensemble, shared_step_notes, step_moves
 from repogen.reporting.markdown import promotion_markdown
 from repogen.reporting.registry_text import outcome_text
+from repogen.spec.problems import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.promotion import GateResult, StepMove
@@ -53,7 +54,7 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
     """
     require_alias(request.alias)
     progress.step(request.name, "registry")
-    entries = _entries(registry, request.name)
+    entries = _entries(registry, request.name, request.other_names)
     champion = _with_alias(entries, request.alias)
     candidate = _candidate(entries, request)
     notes = _skip_notes(entries, candidate) if request.version is None else ()
@@ -168,12 +169,14 @@ def history(registry: ModelRegistry, name: str, alias: str | None = None) -> His
     return History(name, tuple(all_periods))
 
 
-def _entries(registry: ModelRegistry, name: str) -> tuple[RegistryEntry, ...]:
+def _entries(registry: ModelRegistry, name: str, other_names: Sequence[str] = ()) -> tuple[RegistryEntry, ...]:
     entries = registry.entries(name)
     if not entries:
         raise SpecError(
             f"the registry does not have a model {name!r}",
-            "`repogen build` registers models if the spec has an mlflow: section",
+            suggestion(
+                [name], other_names, "`repogen build` registers models if the spec has an mlflow: section"
+            ),
             code="promotion.no-such-model",
         )
     return entries

@@ -29,6 +29,7 @@ class PromotionRequest:
         dry_run: Measure and judge, but do not move the alias.
         credentials: TLS and headers of a server at ``HOST:PORT``.
         schedule: How long to time requests.
+        other_names: Names to suggest if the registry does not have the model.
     """
 
     name: str
@@ -40,3 +41,4 @@ class PromotionRequest:
     dry_run: bool = False
     credentials: Credentials = NO_CREDENTIALS
     schedule: Schedule = field(default_factory=Schedule)
+    other_names: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.api import registry as api
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.promotion import Outcome, PromotionReport
 from repogen.artifacts.registry import EntryState
@@ -18,6 +19,7 @@ from repogen.registry.gates.flags import with_flags
 from repogen.registry.promotion.promote import history, promote, rollback
 from repogen.registry.promotion.request import PromotionRequest
 from repogen.spec.gates import GatesSpec
+from repogen.spec.models import ModelSpec, Spec
 from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     Register = Callable[..., RegistryEntry]
 
+MODEL = ModelSpec.model_validate({"source": {"factory": "models.py:build"}})
 NO_ROOT = Path("nowhere")
 """A root that does not exist: no gate of these tests reads a file."""
 
@@ -315,6 +318,20 @@ def test_history_of_an_unknown_model_or_alias_is_an_error(
     """It is an error, not an empty table."""
     register()
     assert code == error_code(lambda: history(registry, name, alias))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("digit", 'did you mean "digits"?'), ("digits", "registers models"), ("x", "registers models")]
+)
+def test_name_that_is_similar_to_one_in_the_spec(
+    registry: SimulatedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    """It is suggested if the registry does not have the model, which need not be in the spec."""
+    monkeypatch.setattr(api, "_open_registry", lambda *_: registry)
+    spec = Spec(tmp_path / "repogen.yaml", tmp_path, "24.10", None, {"digits": MODEL}, {})
+    with pytest.raises(SpecError, match="the registry does not have a model") as caught:
+        api.promote(name, spec=spec, spec_required=False)
+    assert hint in caught.value.hint
 
 
 def test_missing_file_of_an_evaluation_gate_is_reported_before_any_download(
