@@ -44,12 +44,16 @@ class _Repository(click.Path):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Return a path; a URL is not looked up on the disk."""
+        """Return a path; a URL is not looked up on the disk, and a file is an error if a directory is required."""
         try:
             place = location(Path(value)) if isinstance(value, os.PathLike) else location(value)
         except RepogenError as error:
             self.fail(f"{error.message}; {error.hint}", param, ctx)
-        return place if isinstance(place, RepositoryUrl) else super().convert(value, param, ctx)
+        if isinstance(place, RepositoryUrl):
+            return place
+        if not self.file_okay and os.path.isfile(value):  # noqa: PTH113 - no error for a name that is too long
+            raise click.UsageError(f"{os.fspath(value)} is a file; pass the directory or the URL of a repository", ctx)
+        return super().convert(value, param, ctx)
 
 
 class _RepositoryOrModel(_Repository):

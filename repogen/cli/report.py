@@ -21,6 +21,7 @@ from repogen.cli.group import (
     print_report,
 )
 from repogen.cli.repository import model_and_version
+from repogen.cli.spec_option import repository_argument
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
 from repogen.reporting.results import REPORTS
@@ -55,7 +56,7 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
     throughput. Reads manifests and config.pbtxt, and does not load a model.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        rendered = api.report(directory, output=output, results=results)
+        rendered = api.report(repository_argument(directory, str(_REPOSITORY)), output=output, results=results)
         lines = [*(f"note: {note}" for note in rendered.notes), f"report: {os.path.relpath(rendered.path)}"]
         print_report(lambda: "\n".join(lines), lambda: as_dict(rendered), as_json=as_json)
 

@@ -27,7 +27,7 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Signing, Trust, signing_options, trust_options
-from repogen.cli.spec_option import load_optional_tracking_spec, named_repository
+from repogen.cli.spec_option import load_optional_tracking_spec, named_repository, repository_argument
 from repogen.errors import ExitCode, SpecError
 from repogen.files.url import is_model_uri
 from repogen.reporting.deploy_text import deploy_text
@@ -100,6 +100,7 @@ def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: b
     without a valid one. Exits with code 1 if there are findings.
     """
     with handle_errors(debug=debug, as_json=as_json):
+        directory = repository_argument(directory, f"--model {directory}")
         report = api.verify(directory, models=models, signer=trust.signer())
         print_report(lambda: verify_text(report), lambda: as_dict(report), as_json=as_json)
         sys.exit(int(ExitCode.GATE if report.findings else ExitCode.OK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from click.core import ParameterSource
 
 from repogen.api import working_directory
 from repogen.api.working_directory import require_own
+from repogen.errors import SpecError
+from repogen.files import is_directory
 from repogen.spec.load import load_spec, load_tracking_spec
 
 if TYPE_CHECKING:
@@ -42,7 +45,26 @@ def spec_or_default(path: Path | None) -> Path:
 
 def repository_or_default(path: Path | None) -> Path:
     """Return the repository of a command that runs the code of its models, or model_repository if it names none."""
-    return path or require_own(_REPOSITORY)
+    return require_own(_REPOSITORY) if path is None else repository_argument(path, f"--model {path}")
+
+
+def repository_argument(path: Path, argument: str) -> Path:
+    """Return an argument for a repository, unless it is only the name of a model in model_repository.
+
+    Args:
+        path: The argument.
+        argument: What to pass in its place.
+
+    Raises:
+        SpecError: It is.
+    """
+    if len(path.parts) == 1 and not os.path.lexists(path) and is_directory(_REPOSITORY / path):
+        raise SpecError(
+            f"{path} does not exist, but {_REPOSITORY} has a model with this name",
+            f"pass {argument}",
+            code="repository.missing",
+        )
+    return path
 
 
 def named_repository(path: Path) -> Path:

@@ -174,9 +174,7 @@ def _entries(registry: ModelRegistry, name: str, other_names: Sequence[str] = ()
     if not entries:
         raise SpecError(
             f"the registry does not have a model {name!r}",
-            suggestion(
-                [name], other_names, "`repogen build` registers models if the spec has an mlflow: section"
-            ),
+            suggestion([name], other_names, "`repogen build` registers models if the spec has an mlflow: section"),
             code="promotion.no-such-model",
         )
     return entries

@@ -133,6 +133,44 @@ def test_server_from_a_directory_that_does_not_exist(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.count("does not exist")) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [
+        ("smoke", "--model digits"),
+        ("serve", "--model digits"),
+        ("verify", "--model digits"),
+        ("report", "model_repository"),
+        ("check", "model_repository/digits"),
+    ],
+)
+def test_name_of_a_model_in_place_of_a_repository(
+    command: str, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint says what to pass; a directory with this name is used."""
+    monkeypatch.chdir(tmp_path)
+    add_model(tmp_path / "model_repository", "digits", CONFIG)
+    result = CliRunner().invoke(main, [command, "digits"])
+    assert result.exit_code == 2
+    expected = f"digits does not exist, but model_repository has a model with this name\n  hint: pass {argument}\n"
+    assert expected in result.stderr
+    for other in ("other", "no/digits"):
+        result = CliRunner().invoke(main, [command, other])
+        assert (result.exit_code, "has a model" in result.stderr) == (2, False)
+    (tmp_path / "digits").mkdir()
+    assert "has a model" not in CliRunner().invoke(main, [command, "digits"]).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["smoke"], ["serve"], ["verify"], ["report"], ["versions", "--repository"]], ids=" ".join
+)
+def test_file_in_place_of_a_repository(arguments: list[str], tmp_path: Path) -> None:
+    """The message does not contain the placeholder of the argument."""
+    (tmp_path / "repogen.yaml").touch()
+    result = CliRunner().invoke(main, [*arguments, f"{tmp_path}/repogen.yaml"])
+    assert result.exit_code == 2
+    assert f"Error: {tmp_path}/repogen.yaml is a file; pass the directory or the URL of a repository" in result.stderr
+
+
 def test_missing_spec_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that writes one."""
     monkeypatch.chdir(tmp_path)
