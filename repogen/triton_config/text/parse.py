@@ -41,6 +41,7 @@ TOKEN = re.compile(
 """A token of protobuf's text format, or what is between two tokens."""
 _PROTOBUF_MODULE = "tritonclient.grpc.model_config_pb2"
 _UNKNOWN_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
+_UNKNOWN_VALUE = re.compile(r'Enum type "(?P<enum>[\w.]+)" has no value named "?(?P<value>\w+)"?\.\Z')
 
 
 class PbtxtError(ConfigError):
@@ -146,7 +147,7 @@ def parse(text: str, origin: str) -> ModelConfig:
         line, column = error.GetLine() or 0, error.GetColumn() or 0
         message = str(error).removeprefix(f"{line}:{column} : ")
         where = f"{origin}:{line}:{column}"
-        hint = _field_hint(message) or "see Triton's model_configuration.md for the fields of config.pbtxt"
+        hint = _name_hint(message) or "see Triton's model_configuration.md for the fields of config.pbtxt"
         raise PbtxtError(f"{where}: {message}", hint, line=line, column=column, where=where) from error
     except ValueError as error:  # the number of an enum is not checked by the parser, which then has no position
         hint = "write the name of the value, such as TYPE_FP32"
@@ -187,14 +188,20 @@ def oversize_reason(text: str) -> str:
     return f"has more than {MAX_CONFIG_TOKENS:,} tokens (words, punctuation and strings)"
 
 
-def _field_hint(message: str) -> str:
-    """Return the hint for an unknown field: the field with the closest name, or all fields; empty for other errors."""
-    match = _UNKNOWN_FIELD.search(message)
-    if match is None:
-        return ""
-    fields = descriptor_pool.Default().FindMessageTypeByName(match["message"]).fields_by_name
-    closest = get_close_matches(match["field"], fields, n=1)
-    return f"did you mean {closest[0]}?" if closest else f"its fields are {', '.join(fields)}"
+def _name_hint(message: str) -> str:
+    """Return the hint for an unknown field or value: the closest name, or all names; empty for other errors."""
+    if match := _UNKNOWN_FIELD.match(message):
+        fields = descriptor_pool.Default().FindMessageTypeByName(match["message"]).fields_by_name
+        return _closest_hint(match["field"], list(fields), "fields")
+    if match := _UNKNOWN_VALUE.search(message):
+        values = descriptor_pool.Default().FindEnumTypeByName(match["enum"]).values_by_name
+        return _closest_hint(match["value"].upper(), list(values), "values")
+    return ""
+
+
+def _closest_hint(name: str, names: list[str], kind: str) -> str:
+    closest = get_close_matches(name, names, n=1)
+    return f"did you mean {closest[0]}?" if closest else f"its {kind} are {', '.join(names)}"
 
 
 def quoted(text: str) -> str:

@@ -62,6 +62,26 @@ assert type(empty_config()) is ModelConfig
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("max_batchsize: 1", "did you mean max_batch_size?"),
+        ("instance_group { x: 1 }", "its fields are name, kind, count"),
+        ("input { data_type: TYPE_FP23 }", "did you mean TYPE_FP32?"),
+        ("input { data_type: fp32 }", "did you mean TYPE_FP32?"),
+        ('input { data_type: "TYPE_FP32" }', "did you mean TYPE_FP32?"),
+        ("instance_group { kind: X }", "its values are KIND_AUTO, KIND_GPU, KIND_CPU, KIND_MODEL"),
+        ("max_batch_size: x", "see Triton's model_configuration.md"),
+    ],
+)
+def test_unknown_name_has_a_hint(text: str, hint: str) -> None:
+    """The closest name, or all; the message contains the line, which may contain text like that of a message."""
+    for comment in ("", ' # Message type "x" has no field named "x".', ' # Enum type "x" has no value named x.'):
+        with pytest.raises(PbtxtError) as caught:
+            parse(text + comment, "c")
+        assert caught.value.hint.startswith(hint)
+
+
 def test_number_of_an_enum_that_is_out_of_range() -> None:
     """The parser does not check it, and the message class raises another error."""
     with pytest.raises(PbtxtError, match="Value out of range: 999999999999"):
