@@ -57,7 +57,10 @@ def describe_callable(module: str, attribute: str, directory: Path, hints: Hints
     file = _module_file(module, directory)
     try:
         tree = parse_code(file)
-    except (OSError, SyntaxError, ValueError) as error:
+    except SyntaxError as error:
+        place = file if error.lineno is None else f"{file}:{error.lineno}"
+        raise SpecError(f"{place}: {error.msg}", "correct the file", code="init.from") from error
+    except (OSError, ValueError) as error:
         raise SpecError(f"{file} cannot be parsed: {error}", "correct the file", code="init.from") from error
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

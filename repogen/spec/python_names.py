@@ -24,7 +24,7 @@ def parse_code(path: Path) -> ast.Module:
         ValueError: It has null bytes, or is nested too deeply.
     """
     try:
-        return ast.parse(read_bytes(path, _MAX_BYTES))
+        return ast.parse(read_bytes(path, _MAX_BYTES), path.name)
     except (RecursionError, MemoryError) as error:
         raise ValueError("it is nested too deeply") from error
 

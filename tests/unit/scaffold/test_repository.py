@@ -572,6 +572,13 @@ def test_code_that_cannot_be_parsed(repository: Path, code: str) -> None:
     assert "CHECK: the code cannot be parsed: " in spec_of(repository / "p")[0]
 
 
+def test_syntax_error_has_the_name_of_the_file(repository: Path) -> None:
+    """And not `<unknown>`, as `ast.parse` without a name."""
+    (repository / "p" / "1" / "model.py").write_text("x = = 1")
+    note = "CHECK: the code cannot be parsed: invalid syntax (model.py, line 1)"
+    assert note in spec_of(repository / "p")[0]
+
+
 @pytest.mark.parametrize(
     ("code", "note"),
     [

@@ -346,6 +346,8 @@ def test_from_a_callable_that_accepts_a_dict(here: Path) -> None:
         ("nets.py", "name the callable that returns the model, as in nets.py:build"),
         ("nets.py:other", "has no 'other'"),
         ("instance.py:NET", "NET in instance.py is a Net, not a callable that returns one"),
+        ("syntax.py:build", "syntax.py:2: invalid syntax"),
+        ("null.py:build", "null bytes"),
         ("absent:build", "module not found: absent"),
         ("nets.absent:build", "module not found: nets.absent"),
         ("weights.safetensors", "contains only weights"),
@@ -359,6 +361,7 @@ def test_unsupported_paths(here: Path, path: str, message: str) -> None:
     """The message says what the path is; the hint lists what --from accepts or what the file defines."""
     for name, content in {"empty.onnx": b"", "cut.onnx": b"\x08\x08:\xff", "weights.safetensors": b"x",
                           "notes.txt": b"x", "nets.py": b"def build(): ...",
+                          "syntax.py": b"x = 1\nx = = 2\n", "null.py": b"\0",
                           "instance.py": b"class Net:\n    def forward(self): ...\nNET = Net()"}.items():  # fmt: skip
         (here / name).write_bytes(content)
     for directory in ("folder", "damaged"):
