@@ -41,6 +41,10 @@ _FORMATS = ("text", "json", "github", "sarif")
     "output_format", "--format", type=click.Choice(list(_FORMATS)), default="text", show_default=True,
     help="Text, one JSON document, GitHub Actions annotations, or SARIF for code scanning.",
 )  # fmt: skip
+@click.option(
+    "--json", is_flag=True, hidden=True, expose_value=False,
+    callback=lambda context, _option, value: _reject_json(context, is_set=value),
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings as well.")
 @click.option(
     "--select",
@@ -171,6 +175,12 @@ def _sarif(report: CheckReport, fixed: FixReport | None, *, statistics: bool) ->
 
 
 _WRITERS = dict(zip(_FORMATS, (_text, _json, _github, _sarif), strict=True))
+
+
+def _reject_json(context: click.Context, *, is_set: bool) -> None:
+    """Reject the option that other commands have; the error says how to write it."""
+    if is_set:
+        context.fail("No such option '--json'; use --format json")
 
 
 def _codes(values: tuple[str, ...]) -> tuple[str, ...]:

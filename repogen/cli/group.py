@@ -159,6 +159,8 @@ class LazyGroup(click.Group):
         """Return the command and its arguments; an unknown command is an error with the most similar one."""
         if args and not ctx.resilient_parsing and args[0] not in _COMMANDS and not args[0].startswith("-"):
             hint = suggestion(args[:1], sorted(_COMMANDS), "see `repogen --help`")
+            if args[0] == "help" and args[1:] and args[1] in _COMMANDS:
+                hint = f"write repogen {args[1]} --help"
             ctx.fail(f"No such command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 

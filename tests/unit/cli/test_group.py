@@ -83,6 +83,23 @@ def test_misspelled_command_has_a_suggestion() -> None:
     assert (result.exit_code, 'did you mean "build"?' in result.output) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["help"], "No such command 'help'; see `repogen --help`"),
+        (["help", "build"], "No such command 'help'; write repogen build --help"),
+        (["help", "biuld"], "No such command 'help'; see `repogen --help`"),
+        (["check", "--json"], "No such option '--json'; use --format json"),
+    ],
+    ids=" ".join,
+)
+def test_help_as_a_command_and_json_of_check(arguments: list[str], hint: str) -> None:
+    """The message says what to write, and the help does not list them."""
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, hint in result.output) == (2, True)
+    assert "--json" not in CliRunner().invoke(main, ["check", "--help"]).output
+
+
 def test_option_of_a_command_before_its_name() -> None:
     """The message says where it belongs."""
     result = CliRunner().invoke(main, ["--model", "x", "build"])
