@@ -197,7 +197,10 @@ def _content(directory: Path) -> str:
 def _current(spec: Spec, name: str, recorded: Iterable[str], remembered: Remembered | None = None) -> dict[str, str]:
     """Return the current value of every key that each build has, and of the ``recorded`` files and distributions."""
     model, root = spec.models[name], spec.root
-    paths = {key: root / key.removeprefix(_FILE) for key in recorded if key.startswith(_FILE)}
+    # no build records an absolute path, but a manifest may have one
+    paths = {
+        key: root / path for key in recorded if key.startswith(_FILE) and (path := key.removeprefix(_FILE))[:1] != "/"
+    }
     paths |= _template_files(spec)
     paths |= _source_files(model, root)
     distributions = {f"{_DIST}{name}" for name in _plugin_distributions(model)}

@@ -373,6 +373,8 @@ def _dependencies(wheel: _Wheel, extra: str, environment: Mapping[str, str]) -> 
             is_required = dependency.marker is None or dependency.marker.evaluate(values)
         except (ValueError, KeyError) as error:  # it compares what cannot be compared
             raise _error(f"{wheel.path.name} has a requirement that cannot be evaluated: {dependency}") from error
+        if is_required and dependency.url is not None:  # pip would also have copied a wheel of this machine
+            raise _error(f"{wheel.path.name} requires {dependency.name} from a URL, not from the index")
         if is_required:
             yield dependency
 

@@ -42,22 +42,25 @@ def with_local_paths(code: ImportedCode, packages: Iterable[Path], root: Path) -
     """Return the code that another machine imported, with files of packages where they are on this machine.
 
     Args:
-        code: Its paths are relative to the copy of the spec's directory there.
+        code: Its paths are relative to the copy of the spec's directory there. A path that is neither in that directory
+            nor in a package is left out, because a later build would read it.
         packages: The ``user_packages``.
         root: Directory of the spec.
     """
     locations = {package.name: package for package in packages}
-    return replace(code, files={_local_path(path, locations, root): digest for path, digest in code.files.items()})
+    files = {_local_path(path, locations, root): digest for path, digest in code.files.items()}
+    return replace(code, files={path: digest for path, digest in files.items() if path is not None})
 
 
-def _local_path(path: str, locations: dict[str, Path], root: Path) -> str:
-    parts = PurePosixPath(path).parts
-    if parts[0] == "..":
-        for index, part in enumerate(parts):
-            local = locations[part].joinpath(*parts[index + 1 :]) if part in locations else None
-            if local is not None and local.is_file():
-                return Path(os.path.relpath(local, root.resolve())).as_posix()
-    return path
+def _local_path(path: str, locations: dict[str, Path], root: Path) -> str | None:
+    pure = PurePosixPath(path)
+    if not pure.is_absolute() and ".." not in pure.parts:
+        return path
+    for index, part in enumerate(pure.parts):
+        below = pure.parts[index + 1 :]
+        if part in locations and ".." not in below and (local := locations[part].joinpath(*below)).is_file():
+            return Path(os.path.relpath(local, root.resolve())).as_posix()
+    return None
 
 
 def _references(model: ModelSpec) -> Iterator[str]:

@@ -36,6 +36,7 @@ _INLINE = str.maketrans(
 )
 # Text that would start a list or a rule at the beginning of a line.
 _LEADING = re.compile(r"^([-+=](?=.)|[0-9]+(?=[.)] ))([.)]?)")
+_MENTION = re.compile(r"(?<!\w)@(?=\w)")
 _BACKTICKS = re.compile(r"`+")
 
 
@@ -122,7 +123,8 @@ def inline(text: object) -> str:
     >>> inline("a|b <img> *c*\n[d](e)")
     'a&#124;b &lt;img&gt; \\*c\\* \\[d\\](e)'
     """
-    return _LEADING.sub(_leading, _line(str(text)).translate(_INLINE))
+    escaped = _LEADING.sub(_leading, _line(str(text)).translate(_INLINE))
+    return _MENTION.sub("@<!-- -->", escaped)  # GitHub would notify a user or a team
 
 
 def _line(text: str) -> str:

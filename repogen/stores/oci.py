@@ -587,8 +587,9 @@ def _origin_of_realm(challenge: str) -> str:
         ValueError: The URL of the server is not valid.
     """
     from oras.auth.utils import parse_auth_header  # noqa: PLC0415 - an extra
+    from urllib3.util import parse_url  # noqa: PLC0415 - with the extra; requests finds the host of a URL with it
 
-    realm = urlsplit(parse_auth_header(challenge).realm or "")
+    realm = parse_url(parse_auth_header(challenge).realm or "")
     return f"{realm.scheme}://{realm.netloc}" if realm.netloc else ""
 
 

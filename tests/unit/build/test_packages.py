@@ -281,6 +281,16 @@ def test_requirement_that_cannot_be_evaluated(tmp_path: Path) -> None:
         packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {"os_name": "posix"})  # noqa: SLF001 - the same
 
 
+@pytest.mark.parametrize("url", ["file:///home/me/other-1.0-py3-none-any.whl", "https://other.example/other.zip"])
+def test_requirement_from_a_url(tmp_path: Path, url: str) -> None:
+    """A wheel could name a private wheel of this machine, which would then be published."""
+    wheel(tmp_path, "repogen_odd", "py3-none-any", {}, [f"other @ {url}"])
+    odd = packages._read_wheel(tmp_path / "repogen_odd-1.0-py3-none-any.whl")  # noqa: SLF001 - as above
+    with pytest.raises(SourceError, match=r"repogen_odd.* requires other from a URL, not from the index") as caught:
+        packages._needed(["repogen-odd==1.0"], {"repogen-odd": odd}, {"os_name": "posix"})  # noqa: SLF001 - the same
+    assert caught.value.code == "source.pack"
+
+
 @pytest.mark.parametrize("compression", [ZIP_BZIP2, ZIP_LZMA])
 def test_compression_whose_blocks_have_any_size(tmp_path: Path, compression: int) -> None:
     """Python unpacks a block of bzip2 or LZMA as a whole, so a megabyte would need gigabytes of memory."""

@@ -66,6 +66,8 @@ def test_paths_of_another_machine_become_local(library: Path, tmp_path: Path) ->
         "../../py_modules_files/_ray_pkg_1/company_models/vision/resnet.py": "2",
         "../../py_modules_files/_ray_pkg_2/company_examples.py": "3",
         "../company_models/gone.py": "4",
+        "/etc/passwd": "5",
+        "../company_models/../private.py": "6",
     }
     packages = (library / "company_examples.py", library / "company_models")
     code = with_local_paths(ImportedCode(files, {"numpy": "2"}), packages, tmp_path / "spec")
@@ -73,6 +75,5 @@ def test_paths_of_another_machine_become_local(library: Path, tmp_path: Path) ->
         "models.py": "1",
         "../library/company_models/vision/resnet.py": "2",
         "../library/company_examples.py": "3",
-        "../company_models/gone.py": "4",
     }
     assert code.distributions == {"numpy": "2"}

@@ -463,7 +463,17 @@ def test_realm_is_that_of_the_first_challenge(tmp_path: Path, monkeypatch: pytes
     assert (error.code, received) == ("store.denied", [])
 
 
-@pytest.mark.parametrize("host", ["auth.example.com", "192.0.2.1", "localhost:1@192.0.2.1", "127.0.0.1.example.com"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "auth.example.com",
+        "192.0.2.1",
+        "localhost:1@192.0.2.1",
+        "127.0.0.1.example.com",
+        "192.0.2.1:1\\@127.0.0.1",
+        "192.0.2.1\\\\@127.0.0.1:5000",
+    ],
+)
 def test_password_is_not_sent_without_tls_to_another_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
