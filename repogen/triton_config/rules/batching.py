@@ -20,7 +20,8 @@ def batching_findings(config: ModelConfig) -> Iterator[Finding]:
     """Yield the violations in max_batch_size and dynamic_batching."""
     if config.max_batch_size < 0:
         message = f"max_batch_size is {config.max_batch_size}"
-        yield Finding("RG103", "error", message, "use 0 if the model does not batch", "max_batch_size")
+        hint = "write the largest batch that the model accepts, such as 8, or 0 if it does not batch"
+        yield Finding("RG103", "error", message, hint, "max_batch_size")
     if not config.HasField("dynamic_batching"):
         return
     batching = config.dynamic_batching
@@ -39,7 +40,7 @@ def batching_findings(config: ModelConfig) -> Iterator[Finding]:
 def preferred_size_findings(config: ModelConfig, sizes: list[int], path: str) -> Iterator[Finding]:
     """Yield the preferred batch sizes of a batcher that are out of range."""
     for index, size in enumerate(sizes):
-        if not 1 <= size <= config.max_batch_size:
+        if config.max_batch_size >= 0 and not 1 <= size <= config.max_batch_size:
             message = f"preferred_batch_size {size} is not between 1 and max_batch_size {config.max_batch_size}"
             yield Finding("RG108", "error", message, "lower it, or raise max_batch_size", f"{path}[{index}]")
 

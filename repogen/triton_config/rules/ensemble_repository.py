@@ -31,11 +31,14 @@ class ModelInRepository:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Type and shape of a tensor of the ensemble, and the model that declares it."""
+    """Type and shape of a tensor of the ensemble, and the model that declares it.
+
+    ``batched`` is None if it is unknown because ``max_batch_size`` is invalid.
+    """
 
     dtype: str
     dims: tuple[int, ...]
-    batched: bool
+    batched: bool | None
     declared_by: str
 
     @property
@@ -51,7 +54,7 @@ class _Views:
     inputs: Mapping[str, TensorView]
     outputs: Mapping[str, TensorView]
     required: tuple[str, ...]
-    batched: bool
+    batched: bool | None
 
     @classmethod
     def of(cls, model: ModelConfig) -> _Views:
@@ -59,7 +62,12 @@ class _Views:
         inputs = {view.name: view for view in tensor_views(model.input)}
         outputs = {view.name: view for view in tensor_views(model.output)}
         required = tuple(tensor.name for tensor in model.input if not tensor.optional)
-        return cls(inputs, outputs, required, model.max_batch_size > 0)
+        return cls(inputs, outputs, required, _is_batched(model))
+
+
+def _is_batched(model: ModelConfig) -> bool | None:
+    """Return whether a model batches; None if its max_batch_size is invalid."""
+    return None if model.max_batch_size < 0 else model.max_batch_size > 0
 
 
 def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepository]) -> Iterator[Finding]:
@@ -73,8 +81,7 @@ def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepositor
     for kind, tensors in (("input", config.input), ("output", config.output)):
         for view in tensor_views(tensors):
             # The steps receive the shape after a reshape.
-            batched = config.max_batch_size > 0
-            shapes[view.name] = _Shape(view.dtype, view.model_dims, batched, f"the ensemble's {kind}")
+            shapes[view.name] = _Shape(view.dtype, view.model_dims, _is_batched(config), f"the ensemble's {kind}")
     views: dict[str, _Views] = {}
     for index, step in enumerate(config.ensemble_scheduling.step):
         path = f"ensemble_scheduling.step[{index}]"
@@ -122,7 +129,7 @@ def _batch_findings(config: ModelConfig, path: str, name: str, model: ModelInRep
     largest = model.auto_max_batch_size
     if largest is None and model.config is not None:
         largest = model.config.max_batch_size
-    if largest and config.max_batch_size > largest:  # a model with 0 accepts whole tensors
+    if largest is not None and 0 < largest < config.max_batch_size:  # a model with 0 accepts whole tensors
         message = f"the ensemble accepts batches up to {config.max_batch_size}, and {name!r} up to {largest}"
         yield Finding("RG503", "error", message, "lower the ensemble's max_batch_size", path)
 
@@ -154,7 +161,7 @@ def _mismatch_findings(path: str, name: str, first: _Shape, second: _Shape) -> I
         message = f"tensor {name!r} is TYPE_{first.dtype} in {first.declared_by} and "
         message += f"TYPE_{second.dtype} in {second.declared_by}"
         yield Finding("RG503", "error", message, "use the same type", path)
-    elif not _is_compatible(first.full, second.full):
+    elif None not in (first.batched, second.batched) and not _is_compatible(first.full, second.full):
         # Triton compares dims with and without the batch at load; at inference they must match with the batch.
         loads = first.batched != second.batched and _is_compatible(first.dims, second.dims)
         message = f"tensor {name!r} is {dims_text(first.full)} in {first.declared_by} and "

@@ -82,7 +82,7 @@ def batch_size(config: ModelConfig, signature: Signature) -> int:
 
 def _auto_batch_findings(config: ModelConfig, signature: Signature) -> Iterator[Finding]:
     unbatched = _unbatched_tensors(signature)
-    if config.max_batch_size and not (config.input and config.output) and unbatched:
+    if config.max_batch_size > 0 and not (config.input and config.output) and unbatched:
         message = f"max_batch_size is {config.max_batch_size}, but undeclared tensors have no dynamic first dim"
         hint = f"{listed(map(repr, unbatched))}: set max_batch_size: 0, and declare inputs and outputs"
         yield Finding("RG208", "error", message, hint, "max_batch_size", "max_batch_size: 0", guess=True)
@@ -123,7 +123,8 @@ def _control_findings(config: ModelConfig, signature: Signature) -> Iterator[Fin
                 message = f"control input {spec.name!r} is TYPE_{declared} in the config and {spec.dtype} in the graph"
                 path = f"sequence_batching.control_input[{index}]"
                 yield Finding("RG205", "error", message, "use the graph's type", path)
-        yield from _control_shape_findings(index, spec, batched=config.max_batch_size > 0)
+        if config.max_batch_size >= 0:  # see RG103
+            yield from _control_shape_findings(index, spec, batched=config.max_batch_size > 0)
 
 
 def _control_shape_findings(index: int, spec: TensorSpec, *, batched: bool) -> Iterator[Finding]:
@@ -192,7 +193,7 @@ def _optional_findings(config: ModelConfig, required: set[str], spare: set[str])
             yield Finding("RG202", "error", message, "remove optional", f"input[{index}].optional")
         elif tensor.name in spare and not tensor.optional:
             message = f"input {tensor.name!r} has a default value in the graph, but is not optional in the config"
-            hint = "remove the input" if config.max_batch_size > 0 else "write optional: true, or remove the input"
+            hint = "write optional: true, or remove the input" if config.max_batch_size == 0 else "remove the input"
             yield Finding("RG202", "error", message, hint, f"input[{index}]")
 
 
@@ -222,7 +223,7 @@ def _graph_names(names: Iterable[str]) -> str:
 def _entry(spec: TensorSpec, max_batch_size: int) -> str:
     """Return the lines that declare a tensor; empty if the tensor cannot be declared."""
     dtype = _triton_dtype(spec.dtype)
-    if not dtype or (max_batch_size > 0 and not spec.shape):
+    if not dtype or max_batch_size < 0 or (max_batch_size > 0 and not spec.shape):
         return ""
     dims, reshape = config_dims(spec.shape, batched=max_batch_size > 0)
     lines = [f"name: {quoted(spec.name)}", f"data_type: TYPE_{dtype}", f"dims: {dims_text(dims)}"]
@@ -297,6 +298,8 @@ def _tensor_findings(
             hint = "give the input the shape [ -1 ] in the graph, or remove allow_ragged_batch"
             yield Finding("RG206", "error", message + dims_text(spec.shape), hint, f"{path}.allow_ragged_batch")
         return
+    if max_batch_size < 0:
+        return  # RG103: whether dims contain the batch is unknown
     if max_batch_size > 0 and not _has_dynamic_first_dim(spec):
         shape = f"has shape {dims_text(spec.shape)} without a dynamic first dim" if spec.shape else "has no dims"
         message = f"max_batch_size is {max_batch_size}, but the graph's {subject} {shape}"

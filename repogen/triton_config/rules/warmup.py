@@ -35,7 +35,7 @@ def warmup_findings(config: ModelConfig) -> Iterator[Finding]:
 
 def _batch_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
     largest = max(config.max_batch_size, 1)
-    if warmup.batch_size > largest:
+    if config.max_batch_size >= 0 and warmup.batch_size > largest:
         message = f"warmup {warmup.name!r} has batch_size {warmup.batch_size}, but the largest batch is {largest}"
         hint = "lower it: Triton can crash"
         yield Finding("RG116", "error", message, hint, f"{path}.batch_size")

@@ -76,6 +76,13 @@ def test_tensors_between_steps(repository: Path) -> None:
     assert finding.message == ("tensor 't' is [ -1, 3 ] in 'm' and [ -1, 4 ] in 'n' (with the batch)")
 
 
+def test_negative_batch_size_of_a_step_is_only_a_finding_of_that_step(repository: Path) -> None:
+    """The ensemble's batch size and shapes are not compared with those of a model with an invalid batch size."""
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace("max_batch_size: 8", "max_batch_size: -1"))
+    findings = check(with_ensemble(repository, ENSEMBLE))
+    assert [(finding.code, finding.path) for finding in findings] == [("RG103", str(repository / "m" / "config.pbtxt"))]
+
+
 def test_one_model_reads_only_what_its_steps_name(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other models of the repository are not parsed, however many there are."""
     add_model(repository, "other", CONFIG.replace('"m"', '"other"'))

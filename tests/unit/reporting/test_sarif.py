@@ -47,7 +47,7 @@ def _hashes(findings: list[Finding]) -> list[str]:
 
 def test_findings_of_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every finding has a rule with its page, a relative path, a line and a column."""
-    add_model(tmp_path / "repository", "m", CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]").replace(": 8", ": -1"))
+    add_model(tmp_path / "repository", "m", CONFIG.replace("[ 4 ]", "[ 5 ]").replace("[ 3 ]", "[ 4 ]"))
     monkeypatch.chdir(tmp_path)
     findings = list(check("repository"))
     document = _parse(findings, tmp_path)

@@ -197,6 +197,23 @@ def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signatur
     assert (code, severity) == (finding.code, finding.severity)
 
 
+def test_negative_batch_size_is_the_only_finding() -> None:
+    """Rules that depend on max_batch_size do not examine an invalid value."""
+    for parts in (PARTS, SEQUENCE):
+        broken = config({**parts, "max_batch_size": "max_batch_size: -1"})
+        assert [finding.code for finding in config_findings(broken)] == ["RG103"]
+    assert graph_findings(config({**PARTS, "max_batch_size": "max_batch_size: -1"}), GRAPH) == []
+    rows = Signature(
+        (
+            *(TensorSpec(name, "float32", ("n", 3)) for name in "xs"),
+            TensorSpec("start", "int32", ("n", 1)),
+            TensorSpec("id", "uint64", ("n", 1)),
+        ),
+        (TensorSpec("y", "int64", ("n", 10)), TensorSpec("t", "float32", ("n", 4))),
+    )
+    assert graph_findings(config({**SEQUENCE, "max_batch_size": "max_batch_size: -1"}), rows) == []
+
+
 def test_library_of_the_platform_is_a_runtime() -> None:
     """The server loads it; the only finding is the older name."""
     findings = config_findings(
