@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,6 +19,10 @@ UserCallable: TypeAlias = Callable[..., object]
 # What user code may raise. Ctrl-C does not reach the worker, so a KeyboardInterrupt also comes from the code.
 RAISED = (Exception, SystemExit, KeyboardInterrupt)
 _MAX_TEXT = 1000
+_CAUSE_IN_SCRIPT = re.compile(
+    r"TorchScript interpreter\.\n(?:.*<--- HERE\n)?.*?^(?:builtins\.)?([A-Za-z_][\w.]*): (.*)", re.DOTALL | re.MULTILINE
+)
+"""The type and the text of an exception in TorchScript, which follow a traceback."""
 
 
 def import_callable(reference: str, root: Path) -> UserCallable:
@@ -118,20 +123,22 @@ def user_error(error: BaseException, what: str, root: Path, code: str = "source.
     where = f"{_display_path(Path(candidates[-1].filename), root)}:{candidates[-1].lineno}" if candidates else ""
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{_display_path(Path(error.filename), root)}:{error.lineno}"
-    kind = "called sys.exit" if isinstance(error, SystemExit) else type(error).__name__
-    text = f"{what}: {kind}: {_text(error)}".rstrip(": ")
+    text = f"{what}: {_description(error)}".rstrip(": ")
     module_name = error.name if isinstance(error, ModuleNotFoundError) else None
     hint = f"install {module_name!r} in this environment, or put its directory next to the spec" if module_name else ""
     return SourceError(text, hint, code=code, where=where, details="".join(traceback.format_exception(error)))
 
 
-def _text(error: BaseException) -> str:
-    """Return the text of an exception, shortened if it is long."""
+def _description(error: BaseException) -> str:
+    """Return the type and the text of an exception, shortened if it is long, and without TorchScript's traceback."""
+    kind = "called sys.exit" if isinstance(error, SystemExit) else type(error).__name__
     try:
         text = str(error)
     except Exception as failure:  # noqa: BLE001 - user code also creates the text
-        return f"(no message: str() raised {type(failure).__name__})"
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+        return f"{kind}: (no message: str() raised {type(failure).__name__})"
+    if cause := _CAUSE_IN_SCRIPT.search(text):
+        kind, text = cause[1], cause[2].strip()
+    return f"{kind}: {text}" if len(text) <= _MAX_TEXT else f"{kind}: {text[:_MAX_TEXT]}…"
 
 
 def _is_local(filename: str) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from repogen.spec.sources import TorchScriptSource, TorchSource
 
 _MAY_BE_BFLOAT16 = ("BFloat16", "TorchScript interpreter")
-"""Words of errors about values in bfloat16 and in float32; the interpreter's message does not have the cause."""
+"""Words in tracebacks of errors about values in bfloat16 and in float32; those of the interpreter may not name them."""
 
 
 class LoadInPrecision(Protocol):
@@ -56,7 +56,7 @@ def in_either_precision(load: LoadInPrecision) -> SourceModel:
     try:
         return load(keep_bfloat16=False)
     except SourceError as error:
-        if error.code != "source.user-code" or not any(words in error.message for words in _MAY_BE_BFLOAT16):
+        if error.code != "source.user-code" or not any(words in error.details for words in _MAY_BE_BFLOAT16):
             raise
         try:
             return load(keep_bfloat16=True)

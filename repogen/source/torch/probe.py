@@ -39,6 +39,8 @@ _FACTORS = (10.0, -10.0)
 
 _STRING_KEY = re.compile(r"""\w\[["']""")
 """A subscript with a string, as in ``batch["x"]``."""
+_INTERPRETER = "TorchScript interpreter"
+"""Words of each error in TorchScript."""
 _NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
 _STATE_HINT = "make it an input and an output: an ONNX graph has no state, so every call runs like the first one"
 _DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
@@ -166,8 +168,13 @@ def probe(
     """
     random, attention = _RandomOpRecorder(), _AttentionRecorder()
     initial = Snapshot(flat.module, root)
-    with random, attention:
-        first = _run(flat, tensors, root, seed)
+    try:
+        with random, attention:
+            first = _run(flat, tensors, root, seed)
+    except SourceError as error:
+        if _INTERPRETER in error.details:  # it loses torch's text in a dispatch mode
+            _run(flat, tensors, root, seed)
+        raise
     forget_compiled()
     once = Snapshot(flat.module, root)
     with another_time():
@@ -434,6 +441,11 @@ def _forward_hint(error: BaseException, tensors: Mapping[str, torch.Tensor]) -> 
         return (
             "if forward accepts a dict, set examples: to a callable that returns (({name: tensor},), {}); each tensor "
             "becomes an input"
+        )
+    if _INTERPRETER in str(error):
+        return (
+            "correct inputs: or dims: in the spec; an archive that was traced can have a fixed batch size: use "
+            "x.flatten(1) in the model instead of numbers from int(x.shape[0]), and trace it again"
         )
     return "correct inputs: or dims: in the spec, or the model"
 

@@ -93,6 +93,7 @@ def test_missing_file_is_reported_without_its_directory(root: Path) -> None:
     assert rejected("gone.py:build", root).message == "file not found: gone.py"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
 @pytest.mark.parametrize(
     ("code", "ending"),
     [
@@ -101,10 +102,17 @@ def test_missing_file_is_reported_without_its_directory(root: Path) -> None:
             "class Mute(Exception):\n    def __str__(self): raise TypeError\nraise Mute",
             "Mute: (no message: str() raised TypeError)",
         ),
+        (
+            (
+                "import torch\n@torch.jit.script\ndef half(x: torch.Tensor):\n    if x.shape[0] % 2:\n"
+                "        raise ValueError('odd\\nrows: 1')\n    return x\nhalf(torch.ones(1))"
+            ),
+            "ValueError: odd\nrows: 1",
+        ),
     ],
 )
 def test_exception_text_is_limited(root: Path, code: str, ending: str) -> None:
-    """Long text is shortened, and an exception without text is named."""
+    """Long text is shortened, an exception without text is named, and TorchScript's traceback is left out."""
     (root / "mine.py").write_text(code + "\n")
     assert rejected("mine.py:build", root).message == f"importing 'mine.py:build' failed: {ending}"
 

@@ -523,6 +523,31 @@ def test_weights_that_forward_uses_in_bfloat16_keep_it(root: Path, kind: str) ->
     assert run(source, x=x)["output"] == pytest.approx(module(torch.as_tensor(x)).detach().numpy())
 
 
+class FixedRows(nn.Module):
+    """Has the batch size of its trace in the graph."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Flatten each row."""
+        return x.reshape(int(x.shape[0]), -1)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.jit
+def test_error_of_an_archive_with_a_fixed_batch_size_is_torchs_own(root: Path) -> None:
+    """It follows a long traceback of TorchScript, which is in the details."""
+    script: Any = torch.jit.trace(FixedRows(), torch.rand(4, 3, 1))  # type: ignore[no-untyped-call] # as torch declares it
+    torch.jit.save(script, root / "model.pt")
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 3, 1]}}
+    spec = {"source": {"kind": "torchscript", "path": "model.pt"}, "inputs": inputs, "dims": {"batch": {"max": 8}}}
+    with pytest.raises(SourceError) as caught:
+        load_source(ModelSpec.model_validate(spec), root)
+    assert caught.value.message == (
+        "the model's forward failed on the inputs x [2, 3, 1] float32: RuntimeError: shape '[4, -1]' is invalid for "
+        "input of size 6"
+    )
+    assert "trace it again" in caught.value.hint
+    assert "Traceback of TorchScript" in caught.value.details
+
+
 class Smoothed(nn.Module):
     """Returns a dict."""
 
