@@ -303,6 +303,17 @@ class ParityReport:
         return max((case.max_rel_diff for case in self.cases), default=0.0)
 
 
+def distinct_texts(first: float, second: float) -> tuple[str, str]:
+    """Return two numbers as text, with six digits, or as many as are necessary to show that they differ.
+
+    >>> distinct_texts(0.1, 0.2), distinct_texts(8.2805611, 8.2805615)
+    (('0.1', '0.2'), ('8.2805611', '8.2805615'))
+    """
+    pairs = ((f"{first:.{digits}g}", f"{second:.{digits}g}") for digits in range(6, 18))
+    shortest = next(pairs)
+    return next((pair for pair in (shortest, *pairs) if pair[0] != pair[1]), shortest)
+
+
 @dataclass(frozen=True)
 class Divergence:
     """The first operator of the original model whose output differs from the graph's.
@@ -336,10 +347,8 @@ class Divergence:
             return (
                 f"{begin}, PyTorch {self.expected:.6g} at {list(self.place)}, and no value of that shape in the graph"
             )
-        return (
-            f"{begin}, at {list(self.place)} PyTorch {self.expected:.6g}, "
-            f"nearest in the graph {self.actual:.6g} ({self.node})"
-        )
+        expected, actual = distinct_texts(self.expected, self.actual)
+        return f"{begin}, at {list(self.place)} PyTorch {expected}, nearest in the graph {actual} ({self.node})"
 
 
 @dataclass(frozen=True)

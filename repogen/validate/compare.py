@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repogen.artifacts.built_model import distinct_texts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -235,7 +237,8 @@ def _measure(name: str, reference: _Values, values: _Values, rtol: float) -> Out
 
 def _place(index: int, expected: _Values, actual: _Values) -> str:
     place = np.unravel_index(index, expected.shape)
-    return f"at {[int(axis) for axis in place]} expected {expected[place]:.6g}, got {actual[place]:.6g}"
+    texts = distinct_texts(float(expected[place]), float(actual[place]))
+    return f"at {[int(axis) for axis in place]} expected {texts[0]}, got {texts[1]}"
 
 
 def _cosine(a: _Values, b: _Values) -> float:

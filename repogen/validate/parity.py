@@ -509,7 +509,7 @@ def _rounding_hint(failed: list[ParityCase], source: SourceModel, atol: float | 
     if not dtype.startswith("float") or atol >= np.finfo(dtype).eps * magnitude:
         return ""
     return (
-        f"parity.atol is {atol:.0e}, which is below the rounding of {dtype} at values of {magnitude:.2g}: omit it, or "
+        f"parity.atol is {atol:g}, which is below the rounding of {dtype} at values of {magnitude:.2g}: omit it, or "
         f"set parity: {{atol: {2 * worst.max_abs_diff:.0e}}}"
     )
 

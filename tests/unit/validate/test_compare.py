@@ -30,6 +30,12 @@ def test_differences_are_measured() -> None:
     assert result.reason == "1 of 2 values of 'y' differ, by up to 1 (at [1] expected 4, got 5; rtol 0.1, atol 0)"
 
 
+def test_close_numbers_have_enough_digits() -> None:
+    """Two numbers that differ are not printed as the same text."""
+    reason = compare([8.2805611], [8.2805622])
+    assert "at [0] expected 8.280561, got 8.280562; rtol 0, atol 0" in reason
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "allowed", "agrees"),
     [
