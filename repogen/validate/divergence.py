@@ -2,7 +2,9 @@
 
 Values are matched, not names: an exporter fuses, folds and renames operators, but the values that it computes must be
 among those of the graph. An operator matches if its output is among them, in any order of elements, or if the output
-of an operator that depends on it is.
+of an operator that depends on it is. With a tolerance below the rounding of fused operators, no value matches after
+them: operators whose values are missing in the graph also at a larger tolerance, at which a value that depends on them
+is there, are skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 
 from repogen.artifacts.built_model import Divergence
 from repogen.onnx_graph.session import open_session, run
-from repogen.validate.tolerance import tolerances_of
+from repogen.validate.tolerance import Limit, tolerances_of
 from repogen.validate.trace import trace
 
 if TYPE_CHECKING:
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array, Arrays
-    from repogen.validate.tolerance import Limit
     from repogen.validate.trace import Operation, Trace
 
     _Flat = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 _PROBE = "all-values.onnx"
+_SIMILAR = 10.0
+"""How much larger the difference of an intermediate value may be than that of the outputs."""
+_LARGEST_NOISE = 1e-2
+"""A larger difference, relative to the magnitude of a value, is not due to rounding."""
 _MOVES = frozenset(
     {"aten.t", "aten.transpose", "aten.permute", "aten.view", "aten.reshape", "aten.expand", "aten.unsqueeze"}
 )
@@ -54,7 +59,10 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
     values = _GraphValues(arrays, limit)
     # An output of the module must equal the graph's output at the same position, not any other value.
     outputs = dict(zip(recorded.outputs, output_names, strict=True))
-    matches = _matches(recorded, values, {key: arrays[name] for key, name in outputs.items()})
+    output_arrays = {key: arrays[name] for key, name in outputs.items()}
+    matches = _matches(recorded, values, output_arrays)
+    similar_values = _GraphValues(arrays, _larger_limit(recorded, output_arrays))
+    similar = _matches(recorded, similar_values, output_arrays)
     producers = {key: index for index, operation in enumerate(recorded.operations) for key in operation.outputs}
     folded: list[Operation] = []
     for index, operation in enumerate(recorded.operations):
@@ -64,6 +72,9 @@ def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit:
         if operation.name in _MOVES and not _is_comparable(operation, recorded, values, outputs):
             folded.append(operation)
             matches[index] = True
+            continue
+        if similar[index] and not _is_among(operation, recorded, similar_values):
+            matches[index] = True  # fused with an operator that depends on it
             continue
         return _divergence(operation, recorded, values, outputs)
     return _divergence(folded[0], recorded, values, outputs) if folded else None
@@ -112,8 +123,6 @@ class _GraphValues:
         return first.size == second.size and _close(_flat(first), _flat(second), self._tolerance(first))
 
     def _equal_elements(self, first: _Flat, second: _Flat, tolerance: tuple[float, float]) -> bool:
-        if not first.size:
-            return True
         # Most values differ in their bounds, which are cheap to compare.
         if not _close(np.array([first.min(), first.max()]), np.array([second.min(), second.max()]), tolerance):
             return False
@@ -156,15 +165,32 @@ def _matches(recorded: Trace, values: _GraphValues, outputs: Mapping[int, Array]
         returned = [key for key in keys if key in outputs]
         if returned:
             matches[index] = all(values.equal(recorded.values[key], outputs[key]) for key in returned)
-        else:  # an operation matches if its outputs were too large to be recorded
+        else:  # an operation matches if its outputs are empty, or were too large to be recorded
             matches[index] = (
-                not keys
+                not any(recorded.values[key].size for key in keys)
                 or any(key in used_inputs for key in operation.outputs)
-                or any(values.contain(recorded.values[key]) for key in keys)
+                or _is_among(operation, recorded, values)
             )
         if matches[index]:
             used_inputs.update(operation.inputs)
     return matches
+
+
+def _larger_limit(recorded: Trace, outputs: Mapping[int, Array]) -> Limit:
+    """Return a limit above the difference of the outputs, relative to their magnitude, but small enough to be noise."""
+    shares = [
+        _errors(expected, outputs[key]).max(initial=0.0) / (np.sqrt(np.mean(np.square(_flat(expected)))) or 1.0)
+        for key, expected in recorded.values.items()
+        if key in outputs and expected.size and outputs[key].shape == expected.shape
+    ]
+    share = min(_SIMILAR * max(shares, default=0.0), _LARGEST_NOISE)
+    return Limit(rtol=share, share=share, ceiling=np.inf)
+
+
+def _is_among(operation: Operation, recorded: Trace, values: _GraphValues) -> bool:
+    """Return whether a recorded output of the operation is in the graph, and is not empty."""
+    arrays = [recorded.values[key] for key in operation.outputs if key in recorded.values]
+    return any(array.size and values.contain(array) for array in arrays)
 
 
 def _is_comparable(operation: Operation, recorded: Trace, values: _GraphValues, outputs: Mapping[int, str]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from repogen.artifacts.built_model import distinct_texts
 from repogen.validate.divergence import first_divergence
 from repogen.validate.tolerance import Limit
 
@@ -54,7 +55,7 @@ class Net(nn.Module):
         return self.module["second"](first), first * self.last
 
 
-def graph(net: Net, path: Path) -> Path:
+def graph(net: nn.Module, path: Path) -> Path:
     """Trace a net to a file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
@@ -82,6 +83,38 @@ def test_operator_is_reported_with_its_module_and_line(tmp_path: Path) -> None:
     assert divergence.where.startswith("test_divergence.py:")
     assert "aten.tanh in module 'second' (test_divergence.py:" in str(divergence)
     assert list(tmp_path.iterdir()) == [path]
+
+
+class Normalized(nn.Module):
+    """A convolution with a batch norm, which an exporter fuses."""
+
+    def __init__(self) -> None:
+        """Set statistics other than those of an initialized batch norm."""
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm, self.linear = nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.Linear(8, 2)
+        for tensor in (self.norm.running_mean, self.norm.running_var, self.norm.bias.data):
+            assert tensor is not None
+            tensor.uniform_(0.5, 2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+        """Return one output."""
+        return (self.linear(torch.relu(self.norm(self.conv(x[:, None])).flatten(1))),)
+
+
+def test_fused_operator_is_not_reported(tmp_path: Path) -> None:
+    """Nothing in the graph corresponds to the convolution, also if the tolerance is below the rounding."""
+    net = Normalized().eval()
+    path = graph(net, tmp_path / "m.onnx")
+    assert first_divergence(net, path, X, LIMIT) is None
+    divergence = first_divergence(net, path, X, Limit(rtol=0.0, share=1e-5, atol=1e-12))
+    assert divergence is not None
+    assert divergence.actual is not None
+    assert (divergence.module, divergence.operator) == ("norm", "aten.native_batch_norm")
+    assert 0 < abs(divergence.actual - divergence.expected) < 1e-5
+    expected, actual = distinct_texts(divergence.expected, divergence.actual)
+    assert expected != actual
+    assert f"PyTorch {expected}, nearest in the graph {actual} (Conv " in str(divergence)
 
 
 def test_output_must_be_at_its_position(tmp_path: Path) -> None:
