@@ -459,8 +459,10 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str, atol: flo
             f"check {source.stored}: its outputs must be those of this model, in evaluation mode, for its inputs"
         )
     summary = f"{subject} in {len(failed)} of {len(report.cases)} cases{f'; {cause}' if cause else ''}:"
-    hint = _rounding_hint(failed, source, atol) or stored_hint or _drift_hint(report, failed, source, cause)
-    error = DriftError("\n".join([summary, *lines]), hint, code="parity.drift")
+    rounding_hint = _rounding_hint(failed, source, atol)
+    hint = rounding_hint or stored_hint or _drift_hint(report, failed, source, cause)
+    where = "parity" if rounding_hint else ""
+    error = DriftError("\n".join([summary, *lines]), hint, code="parity.drift", where=where)
     error.parity = report
     return error
 

@@ -72,10 +72,11 @@ def _record(error: BaseException, job: Job, state: ProcessState) -> ErrorRecord:
 
 
 def _spec_key(where: str, job: Job) -> str:
-    """Return the key path of the callable or file that an error names; empty for any other place."""
+    """Return the key path of the callable, file or key that an error names; empty for any other place."""
     values = {key: value for key, value in job.model.source if isinstance(value, str) and key != "kind"}
     keys = {value: f"source.{key}" for key, value in values.items()}
     keys |= {Path(values[key]).name: f"source.{key}" for key in job.model.source.files if key in values}
+    keys |= {key: key for key in ("outputs", "parity")}
     if isinstance(job.model.examples, str):
         keys[job.model.examples] = "examples"
     if job.model.quality is not None:

@@ -115,6 +115,7 @@ def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
         f"outputs: lists {', '.join(published_names)}, but the file's outputs are {', '.join(names)}",
         "list some of those names, or one new name for each output in order",
         code="source.outputs",
+        where="outputs",
     )
 
 

@@ -174,9 +174,24 @@ def choose_outputs(
         return tuple(tensor_names.index(name) for name in names), names
     if len(names) == len(tensors):
         return tuple(range(len(tensors))), names
-    returned = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors)
+    returned = "; ".join(f"{name}, shape {list(tensor.shape)}" for name, tensor in tensors)
+    if not names:
+        raise SourceError(
+            f"the model returns outputs with the same name: {returned}",
+            "set outputs: in the spec to one name for each of them, in this order",
+            code="source.outputs",
+        )
+    surplus = len(names) - len(tensors)
     raise SourceError(
-        f"outputs: lists {', '.join(names) or 'nothing'}, but the model returns {returned}",
-        "select some of these names, or give one name for each tensor in order",
+        f"the spec names {len(names)} {_outputs(names)} ({', '.join(names)}), but the model returns {len(tensors)}: "
+        f"{returned}",
+        f"write a name for each of them: outputs: [{', '.join(names[:-surplus])}]; or return more tensors from forward"
+        if surplus > 0
+        else "write a name for each of them, in order; or select some of these names",
         code="source.outputs",
+        where="outputs",
     )
+
+
+def _outputs(names: tuple[str, ...]) -> str:
+    return "output" if len(names) == 1 else "outputs"

@@ -258,11 +258,17 @@ def test_outputs_are_renamed_in_order(load: Load) -> None:
 @pytest.mark.parametrize(
     ("expression", "spec", "expected", "words"),
     [
-        ("(x, x)", {"outputs": ["p"]}, "source.outputs", "the model returns output_0 [2, 4], output_1 [2, 4]"),
+        ("(x, x)", {"outputs": ["p"]}, "source.outputs", "returns 2: output_0, shape [2, 4]; output_1, shape [2, 4]"),
+        (
+            "x",
+            {"outputs": ["p", "q"]},
+            "source.outputs",
+            "names 2 outputs (p, q), but the model returns 1: output, shape",
+        ),
         ("None", {}, "source.outputs", "returns no tensor"),
         ("{'a\\nb': x + 1}", {}, "source.name", "the tensor name 'a"),
         ("{'x': x + 1}", {}, "source.shared-name", "an output 'x'"),
-        ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "outputs: lists nothing"),
+        ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "the model returns outputs with the same name: a_b, shape"),
         ("'text'", {}, "source.outputs", "returns no tensor"),
         ("(x + 1, object())", {}, "source.output-type", "is a object"),
         ("x.to(torch.complex64)", {}, "source.output-dtype", "is complex64"),
@@ -276,6 +282,7 @@ def test_outputs_that_triton_cannot_serve_are_rejected(
     assert error.code == expected
     assert words in error.message
     assert error.hint
+    assert error.where == ("outputs" if spec else "")
 
 
 def test_in_place_forward_does_not_change_inputs_or_earlier_outputs(load: Load) -> None:

@@ -435,8 +435,9 @@ def test_tolerance_below_the_rounding_is_named(
     name = source.signature.outputs[0].name
     differences = (OutputDifference(name, 2e-5, 2e-7),)
     case = ParityCase("batch=2", 2e-5, 2e-7, 1.0, passed=False, reason="differs", outputs=differences)
-    hint = drift_error(ParityReport((case,)), source, "", atol).hint
-    assert hint.startswith(f"{begin}, which is below the rounding of float32 at values of 1e+02") == bool(begin)
+    error = drift_error(ParityReport((case,)), source, "", atol)
+    assert error.hint.startswith(f"{begin}, which is below the rounding of float32 at values of 1e+02") == bool(begin)
+    assert error.where == ("parity" if begin else "")
 
 
 def test_operator_without_a_kernel_for_its_dtype_is_reported(

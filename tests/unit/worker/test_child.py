@@ -54,6 +54,7 @@ def test_location_does_not_contain_paths_of_this_machine(tmp_path: Path, where: 
         ("nets.py:build", "models.tiny.source.factory"),
         ("best.pt", "models.tiny.source.weights"),
         ("data.npz", "models.tiny.examples"),
+        ("outputs", "models.tiny.outputs"),
         ("nets.py:3", ""),
         ("", ""),
     ],
