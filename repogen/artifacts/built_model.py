@@ -419,7 +419,7 @@ class BuildDiagnostics:
     """Diagnostics of a build: complete, or up to the point where something ended it.
 
     Attributes:
-        notes: Notes for the report, such as that the factory returned a model in training mode.
+        notes: Notes for the report, such as that the model was in training mode.
         attempts: Outcome of each exporter that was tried.
         passes: Outcome of each optimization pass, for the last exporter whose graph was optimized.
         seconds: Wall time of each step.

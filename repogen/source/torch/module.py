@@ -276,7 +276,7 @@ def _freeze_fake_quantize(module: torch.nn.Module) -> tuple[str, ...]:
 
 
 def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:
-    """Switch to evaluation mode, and return a note if the factory did not.
+    """Switch to evaluation mode, and return a note if the module was in training mode.
 
     Raises:
         SourceError: A submodule stays in training mode because it overrides ``train``.
@@ -297,4 +297,4 @@ def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:
     if not sensitive and not others:
         return ()
     details = f"; this affects {', '.join(sensitive[:3])}" if sensitive else ""
-    return (f"the factory returned the model in training mode; repogen called model.eval(){details}",)
+    return (f"the model was in training mode; repogen called model.eval(){details}",)

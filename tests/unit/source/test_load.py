@@ -143,7 +143,7 @@ def test_training_mode_is_fixed_with_a_note(load: Load) -> None:
     assert isinstance(source.origin, Eager)
     assert not source.origin.module.training
     assert source.notes == (
-        "the factory returned the model in training mode; repogen called model.eval(); this affects 1",
+        "the model was in training mode; repogen called model.eval(); this affects 1",
     )
 
 
