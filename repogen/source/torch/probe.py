@@ -43,6 +43,15 @@ _INTERPRETER = "TorchScript interpreter"
 """Words of each error in TorchScript."""
 _NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
 _STATE_HINT = "make it an input and an output: an ONNX graph has no state, so every call runs like the first one"
+_BUFFER_HINT = (
+    "make the state an input and an output, or compute it without the buffer; a counter that no output depends on can "
+    "be an attribute instead of a buffer"
+)
+_BATCH_NORM_BUFFERS = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+_BATCH_NORM_HINT = (
+    "this is batch norm in training mode: call model.eval() before you trace or save the model, do not call "
+    "self.train() in forward, and use F.batch_norm(..., training=self.training)"
+)
 _DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
 
 
@@ -302,10 +311,12 @@ def _subject(places: Sequence[Change]) -> str:
 def _check_no_writes(in_two_calls: Sequence[Change], in_each_call: Sequence[Change]) -> None:
     """Reject a forward that changes buffers at every call, or writes to parameters."""
     if updated := [place for place in in_each_call if place.is_buffer]:
+        paths = {place.path for place in updated}
+        is_batch_norm = all(path.rpartition(".")[2] in _BATCH_NORM_BUFFERS for path in paths)
         raise SourceError(
-            f"forward changes the model's buffer {_paths(updated)}, and an ONNX graph has no state",
-            "make the state an input and an output, or compute it without the buffer; a counter that no output depends "
-            "on can be an attribute instead of a buffer",
+            f"forward changes the model's buffer{'s' if len(paths) > 1 else ''} {_paths(updated)}, and an ONNX graph "
+            "has no state",
+            _BATCH_NORM_HINT if is_batch_norm else _BUFFER_HINT,
             code="source.stateful",
         )
     _check_parameters(in_two_calls)

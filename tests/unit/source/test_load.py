@@ -142,9 +142,7 @@ def test_training_mode_is_fixed_with_a_note(load: Load) -> None:
     source = load("def build(): return nn.Sequential(nn.Linear(4, 2), nn.Dropout())\n")
     assert isinstance(source.origin, Eager)
     assert not source.origin.module.training
-    assert source.notes == (
-        "the model was in training mode; repogen called model.eval(); this affects 1",
-    )
+    assert source.notes == ("the model was in training mode; repogen called model.eval(); this affects 1",)
 
 
 def test_quantized_layers_are_not_in_training_mode(load: Load) -> None:

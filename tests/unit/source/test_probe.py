@@ -90,6 +90,16 @@ def test_buffer_changed_at_every_call_is_rejected(load: Load, line: str) -> None
     assert caught.value.code == "source.stateful"
 
 
+@pytest.mark.parametrize("line", ["self.norm.train()", "self.norm.training = True"])
+def test_batch_norm_in_training_mode_is_named(load: Load, line: str) -> None:
+    """Its statistics are not state that a graph should return."""
+    code = STATE.replace("self.calls = 0", "self.norm = nn.BatchNorm1d(4)").replace("x + 1", "self.norm(x)")
+    with pytest.raises(SourceError, match=r"changes the model's buffers norm\.running_mean, norm\.") as caught:
+        load(code.format(line=line))
+    assert caught.value.code == "source.stateful"
+    assert "batch norm in training mode: call model.eval()" in caught.value.hint
+
+
 def test_buffer_filled_once_is_allowed(load: Load) -> None:
     """A table that the first call computes does not change later."""
     load(STATE.format(line="self.seen = torch.ones(1)"))
