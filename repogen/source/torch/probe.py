@@ -37,6 +37,12 @@ _MAX_ALONE = 8
 _FACTORS = (10.0, -10.0)
 """Factors of inputs that reach rare changes of the state, such as a maximum over all calls."""
 
+_OF_DTYPES = re.compile(r"d(?:ata)?type|scalar type|[Ii]nput type .* should be the same|not implemented for")
+"""Words of PyTorch's errors about tensors of different dtypes."""
+
+_OF_INTEGERS = re.compile(r"\b(?:long|int|short|char)", re.IGNORECASE)
+"""PyTorch's names of integer dtypes in these errors."""
+
 _STRING_KEY = re.compile(r"""\w\[["']""")
 """A subscript with a string, as in ``batch["x"]``."""
 _INTERPRETER = "TorchScript interpreter"
@@ -431,11 +437,11 @@ def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed
     except RAISED as error:
         shapes = (f"{name} {list(t.shape)} {dtype_name(t.dtype)}" for name, t in tensors.items())
         failure = user_error(error, f"the model's forward failed on the inputs {', '.join(shapes)}", root)
-        failure.hint = _forward_hint(error, tensors)
+        failure.hint = _forward_hint(error, flat.module, tensors)
         raise failure from error
 
 
-def _forward_hint(error: BaseException, tensors: Mapping[str, torch.Tensor]) -> str:
+def _forward_hint(error: BaseException, module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> str:
     """Return what to do about an exception in forward."""
     integers = [name for name, tensor in tensors.items() if not tensor.is_floating_point() and tensor.numel()]
     if isinstance(error, IndexError) and "out of range" in str(error) and integers:
@@ -444,6 +450,8 @@ def _forward_hint(error: BaseException, tensors: Mapping[str, torch.Tensor]) -> 
             "an integer input may exceed a table of the model, such as its vocabulary: lower the upper end of "
             f"range: in the spec (largest values in this call: {largest})"
         )
+    if hint := _dtype_hint(str(error), module, tensors):
+        return hint
     frames = traceback.extract_tb(error.__traceback__)
     if (
         any(_STRING_KEY.search(frame.line or "") for frame in frames[-2:])
@@ -459,6 +467,21 @@ def _forward_hint(error: BaseException, tensors: Mapping[str, torch.Tensor]) -> 
             "x.flatten(1) in the model instead of numbers from int(x.shape[0]), and trace it again"
         )
     return "correct inputs: or dims: in the spec, or the model"
+
+
+def _dtype_hint(text: str, module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return which inputs and weights have different dtypes, if an error is about dtypes; otherwise empty."""
+    weights = {value.dtype for value in module.parameters() if value.is_floating_point()}
+    if len(weights) != 1 or not _OF_DTYPES.search(text):
+        return ""
+    inputs = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype not in weights}
+    floats = {name: dtype for name, dtype in inputs.items() if dtype.is_floating_point}
+    others = floats or (inputs if _OF_INTEGERS.search(text) else {})
+    listing = ", ".join(f"{name} is {dtype_name(dtype)}" for name, dtype in others.items())
+    return listing and (
+        f"input {listing}, and the weights are {dtype_name(*weights)}: write their dtype in inputs:, or change that of "
+        "the examples"
+    )
 
 
 def _equal_results(first: list[tuple[str, object]], second: list[tuple[str, object]], *, exactly: bool) -> bool:

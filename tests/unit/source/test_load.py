@@ -240,6 +240,33 @@ def test_outputs_have_the_names_of_the_module(load: Load, expression: str, names
     assert [s.name for s in load(returning(expression)).signature.outputs] == names
 
 
+@pytest.mark.parametrize(
+    ("module", "dtype", "weights"),
+    [
+        ("nn.Linear(4, 2)", "float16", "float32"),
+        ("nn.Linear(4, 2).double()", "float32", "float64"),
+        ("nn.Sequential(nn.Unflatten(1, (4, 1)), nn.Conv1d(4, 2, 1))", "float64", "float32"),
+        ("nn.Linear(4, 2)", "int64", "float32"),
+        ("torch.jit.script(nn.Linear(4, 2))", "float16", "float32"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_input_whose_dtype_is_not_that_of_the_weights_is_named(
+    load: Load, module: str, dtype: str, weights: str
+) -> None:
+    """PyTorch's error names both dtypes, and not the input."""
+    declared = {"dtype": dtype, "shape": ["batch", 4]} | ({"range": [0, 3]} if dtype == "int64" else {})
+    error = rejected(load, f"def build():\n    return {module}.eval()\n", inputs={"x": declared})
+    assert error.hint.startswith(f"input x is {dtype}, and the weights are {weights}: write their dtype in inputs:")
+
+
+def test_error_that_is_not_about_dtypes_names_none(load: Load) -> None:
+    """The dtypes of an input and of the weights may be different."""
+    code = "def build():\n    return nn.Sequential(nn.Unflatten(1, (3, 1)), nn.Linear(4, 2)).eval()\n"
+    error = rejected(load, code, inputs={"x": {**FLOATS, "dtype": "float64"}})
+    assert "the weights" not in error.hint
+
+
 def test_outputs_are_selected_by_name(load: Load) -> None:
     """The spec selects some of the module's names, in its own order."""
     source = load(returning("{'a': x, 'b': x + 1, 'c': x + 2}"), outputs=["c", "a"])
