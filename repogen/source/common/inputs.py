@@ -48,6 +48,7 @@ class Inputs:
         examples: Creates example inputs.
         call: Maps the inputs to the arguments of the forward.
         notes: Messages for the report.
+        stored_rows: Number of rows of the user's examples before they are cut or repeated; None if there are none.
     """
 
     specs: tuple[TensorSpec, ...]
@@ -55,6 +56,7 @@ class Inputs:
     examples: Examples
     call: Call
     notes: tuple[str, ...] = ()
+    stored_rows: int | None = None
 
 
 def dim_ranges(specs: Mapping[str, DimSpec]) -> dict[str, DimRange]:
@@ -155,7 +157,14 @@ def _inputs_of_files(
         notes = (_derived_dims_note(dims, files.reference),)
     specs = declared or derive_specs(files.stored[0], {})
     call = _call_by_names(specs, parameters)
-    return Inputs(specs, dims, replace(files, inputs=specs), call, (*notes, *_position_note(specs, parameters)))
+    notes = (*notes, *_position_note(specs, parameters))
+    return Inputs(specs, dims, replace(files, inputs=specs), call, notes, _rows(files.stored[0]))
+
+
+def _rows(arrays: Arrays) -> int | None:
+    """Return the size of axis 0 of all arrays; None if it differs."""
+    sizes = {array.shape[0] for array in arrays.values() if array.ndim}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _position_note(specs: tuple[TensorSpec, ...], parameters: Parameters) -> tuple[str, ...]:
@@ -212,7 +221,8 @@ def _inputs_of_function(
     if declared:
         example, arrays = function.call({name: dim.example for name, dim in dims.items()}, batch, 0)
         call = _declared_call(example, arrays, declared, function)
-        return Inputs(declared, dims, CalledExamples(function, declared, batch), call, _constants_note(example))
+        examples = CalledExamples(function, declared, batch)
+        return Inputs(declared, dims, examples, call, _constants_note(example), _rows(arrays))
     specs, dims, example = _vary_dims(function, dims)
     notes = (_derived_dims_note(dims, function.reference), *_constants_note(example))
     return Inputs(specs, dims, CalledExamples(function, specs, batch), example.call, notes)

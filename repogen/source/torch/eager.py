@@ -91,7 +91,13 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
     alike = _tensors(inputs.specs, inputs.examples(sizes, model.parity.seed + 1))
     other_sizes = {name: dim.other for name, dim in inputs.dims.items()}
     others = _tensors(inputs.specs, inputs.examples(other_sizes, model.parity.seed + 1))
-    observed = probe(FlatModule(module, inputs.call), tensors, others, alike, root, model.parity.seed)
+    flat = FlatModule(module, inputs.call)
+    try:
+        observed = probe(flat, tensors, others, alike, root, model.parity.seed)
+    except SourceError as error:
+        if error.code == "source.user-code" and (hint := _fixed_batch_hint(flat, inputs, sizes, model.parity.seed)):
+            error.hint = hint
+        raise
     candidates, left_out = tensors_among(observed.leaves, model.output_names)
     select, output_names = choose_outputs(candidates, model.output_names)
     check_tensor_names(names, output_names)
@@ -106,6 +112,23 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
         complex=observed.complex,
         notes=(*inputs.notes, *left_out, *_bfloat16_notes(inputs.specs, outputs, observed.precision)),
         root=root,
+    )
+
+
+def _fixed_batch_hint(flat: FlatModule, inputs: Inputs, sizes: Mapping[str, int], seed: int) -> str:
+    """Return a hint if a module that fails accepts the user's examples as they are; otherwise empty."""
+    batch, rows = Signature(inputs.specs, ()).batch_dim, inputs.stored_rows
+    if batch is None or rows is None or rows == sizes[batch]:
+        return ""
+    try:
+        with torch.no_grad():
+            flat(*_tensors(inputs.specs, inputs.examples({**sizes, batch: rows}, seed)).values())
+    except RAISED:
+        return ""
+    return (
+        f"forward works with {rows} rows, as in the examples, and fails with {sizes[batch]}: the batch size is "
+        f"hard-coded; use x.shape[0] or x.flatten(1) instead of the number {rows}, or write {rows} instead of {batch} "
+        "in inputs: to serve batches of this size only"
     )
 
 

@@ -267,6 +267,19 @@ def test_error_that_is_not_about_dtypes_names_none(load: Load) -> None:
     assert "the weights" not in error.hint
 
 
+@pytest.mark.parametrize("examples", ["x.npz", "models.py:examples"])
+@pytest.mark.parametrize(("size", "is_named"), [("16", True), ("20", False)])
+def test_batch_size_of_the_examples_in_forward_is_named(
+    load: Load, root: Path, examples: str, size: str, *, is_named: bool
+) -> None:
+    """Forward is run with as many rows as the examples have if it fails with fewer."""
+    np.savez(root / "x.npz", x=np.ones((16, 4), np.float32))
+    code = returning(f"x.reshape({size}, 4)") + "    def examples():\n        return torch.ones(16, 4)\n"
+    error = rejected(load, code, inputs={"x": FLOATS}, examples=examples, dims={"batch": {"max": 32}})
+    assert error.code == "source.user-code"
+    assert error.hint.startswith("forward works with 16 rows, as in the examples, and fails with 2: the") == is_named
+
+
 def test_outputs_are_selected_by_name(load: Load) -> None:
     """The spec selects some of the module's names, in its own order."""
     source = load(returning("{'a': x, 'b': x + 1, 'c': x + 2}"), outputs=["c", "a"])
