@@ -31,6 +31,9 @@ def hostile_server(first: bytes, again: bytes = b"", *, pause: float = 0.0) -> I
             while again and not ended.is_set():
                 connection.sendall(again)
                 time.sleep(pause)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(2**20):  # closing a connection with unread data would reset it
+                pass
 
     def accept() -> None:
         while not ended.is_set():
