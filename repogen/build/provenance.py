@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.versions import Provenance
 from repogen.build.fingerprint import fingerprint
-from repogen.files.git import git
+from repogen.files.git import git, is_changed
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -61,9 +61,8 @@ def tool_versions() -> dict[str, str]:
 def git_commit(directory: Path) -> str:
     """Return the commit that ``directory`` is at, with ``-dirty`` if it has changes; empty outside a git repository."""
     commit = git(directory, "rev-parse", "HEAD")
-    # Without untracked files: they include the build's own staging directory and output.
-    options = ("--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
-    changes = None if commit is None else git(directory, "status", *options, "--", ".")
-    if commit is None or changes is None:
+    # Untracked files do not count: they include the build's own staging directory and output.
+    is_dirty = None if commit is None else is_changed(directory, commit)
+    if commit is None or is_dirty is None:
         return ""
-    return f"{commit}-dirty" if changes else commit
+    return f"{commit}-dirty" if is_dirty else commit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,11 +92,67 @@ def test_programs_of_the_repository_are_not_run(checkout: Path, settings: str) -
     assert not marker.exists()
 
 
+def test_settings_that_change_later_are_not_used(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user could write them, and change them between two commands of git."""
+    marker, run = checkout / "marker", subprocess.run
+
+    def change_before(command: list[str], **options: Any) -> Any:
+        if "status" in command:
+            settings = f'[filter "x"]\n\tclean = "touch {marker}; cat"\n\trequired = true\n'
+            (checkout / ".git" / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{settings}")
+        return run(command, **options)
+
+    (checkout / ".gitattributes").write_text("* filter=x\n")
+    (checkout / "models.py").write_text("x = 2\n")
+    monkeypatch.setattr(subprocess, "run", change_before)
+    assert git_commit(checkout).endswith("-dirty")
+    assert not marker.exists()
+
+
+def test_bare_repository_in_a_directory_above_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user can create its files in a directory such as /tmp, and git checks only the owner of the directory."""
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)  # noqa: S607 - git from PATH
+    subprocess.run(["git", "-C", str(tmp_path), "config", "core.bare", "false"], check=True)  # noqa: S607 - the same
+    subprocess.run(["git", "-C", str(tmp_path), "config", "core.worktree", str(tmp_path)], check=True)  # noqa: S607
+    (tmp_path / "project").mkdir()
+    assert git(tmp_path / "project", "rev-parse", "--git-dir") is None
+
+
+@pytest.mark.parametrize("change", [("core.fileMode", "false"), ("core.splitIndex", "true")])
+def test_settings_that_decide_what_is_changed(checkout: Path, change: tuple[str, str]) -> None:
+    """They are those of the repository; and so is a split index."""
+    for command in (("config", *change), ("update-index", "--split-index")):
+        subprocess.run(["git", "-C", str(checkout), *command], check=True)  # noqa: S607 - git from PATH
+    if change[0] == "core.fileMode":
+        (checkout / "models.py").chmod(0o755)
+    assert len(git_commit(checkout)) == 40
+
+
+def test_worktree_of_a_repository_with_sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linked work tree has its own index, and the objects of the repository."""
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = tmp_path / "first", tmp_path / "second"
+    identity = ("-c", "user.name=n", "-c", "user.email=e@x.org", "-c", "commit.gpgsign=false")
+    first.mkdir()
+    (first / "models.py").write_text("x = 1\n")
+    for command in (
+        ("init", "-q", "--object-format=sha256"), ("add", "."), (*identity, "commit", "-qm", "first"),
+        ("worktree", "add", "-q", str(second)),
+    ):  # fmt: skip
+        subprocess.run(["git", "-C", str(first), *command], check=True)  # noqa: S607 - git from PATH
+    assert len(git_commit(second)) == 64
+    (second / "models.py").write_text("x = 22\n")
+    assert git_commit(second).endswith("-dirty")
+
+
 def test_settings_of_the_environment_are_kept(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For example ``safe.directory``, which containers of a CI system set."""
     for name, value in (("COUNT", "1"), ("KEY_0", "status.branch"), ("VALUE_0", "true")):
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
-    assert "## " in (git(checkout, "status", "--short") or "")
+    assert git(checkout, "config", "status.branch") == "true"
 
 
 def test_status_that_fails_is_not_a_clean_checkout(checkout: Path) -> None:
