@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.build.fingerprint import input_files
 from repogen.errors import SourceError
 from repogen.files.paths import FOREIGN_LINK, foreign_link
-from repogen.files.replacement import Trust, trust_of
-from repogen.files.tree import walk
+from repogen.files.replacement import trust_of
 from repogen.spec.paths import check_model_paths
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource
 from repogen.spec.structure import PartialModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from repogen.files.replacement import Identity
+    from repogen.files.replacement import Identity, Trust
     from repogen.spec.models import Spec
-
-_MAX_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ def observe(spec: Spec, names: Sequence[str], repository: Path) -> ObservedInput
             directories.append((spec.root / source.path).parent)
     trust = trust_of(spec.root, repository)
     identities: dict[str, Identity] = {}
-    for file in (*paths, *directories, *islice(_files(directories, trust), _MAX_FILES)):
+    for file in (*paths, *directories, *trust.files(directories)):
         identities |= trust.replaceable(file)
     _require_same_places(spec, names, (*paths, *directories))
     absolute = (Path(os.path.abspath(directory)) for directory in directories)  # noqa: PTH100 - links are kept
@@ -121,13 +117,3 @@ def _checkpoint(source: HuggingFaceSource, root: Path) -> Path:
     home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
     cache = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
     return Path(cache, f"models--{str(source.model).replace('/', '--')}").expanduser()
-
-
-def _files(directories: Iterable[Path], trust: Trust) -> Iterator[Path]:
-    """Yield the files of directories; of one in which no other user can replace an entry, not those further below."""
-    for directory in directories:
-        is_private = not list(trust.replaceable(directory / "file"))
-        for folder, _, names in walk(directory):
-            yield from (folder / name for name in names)
-            if is_private:
-                break

@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.files.paths import entries_to, shared_bits
+from repogen.files.tree import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+_MAX_FILES = 10_000
 
 Identity = tuple[int, ...] | None
 """Device, inode and ctime; None if nothing is there."""
@@ -44,6 +48,18 @@ class Trust:
             # a file that is created later counts as replaced, unless only trusted users can do so
             if status is None and (directory.st_uid not in self.users or _is_shared(directory)):
                 yield entry, None
+
+    def files(self, directories: Iterable[Path]) -> Iterator[Path]:
+        """Yield at most 10,000 files of directories; of a directory that only these users can change, none below it."""
+        return islice(self._files(directories), _MAX_FILES)
+
+    def _files(self, directories: Iterable[Path]) -> Iterator[Path]:
+        for directory in directories:
+            is_private = not list(self.replaceable(directory / "file"))
+            for folder, _, names in walk(directory):
+                yield from (folder / name for name in names)
+                if is_private:
+                    break
 
     def _can_be_replaced(self, directory: os.stat_result, entry: os.stat_result) -> bool:
         """Return whether a user who is not trusted could replace or change an entry of a directory."""

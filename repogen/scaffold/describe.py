@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repogen.errors import SourceError, SpecError
 from repogen.files.archive import open_archive
 from repogen.files.content import ContentError
 from repogen.files.paths import require_no_foreign_link
+from repogen.files.replacement import trust_of
 from repogen.files.url import is_url
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.layout import is_model, models_of
@@ -20,6 +23,9 @@ from repogen.scaffold.model_files import describe_onnx, describe_program, descri
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 from repogen.spec.models import MODEL_NAME, MODEL_NAME_RULE
 from repogen.spec.problems import printable
+
+if TYPE_CHECKING:
+    from repogen.files.replacement import Identity, Trust
 
 _CALLABLE = re.compile(r"(?P<module>.+\.py|[^\W\d][\w.]*):(?P<attribute>[^\W\d][\w.]*)")
 _FILE_AND_MORE = re.compile(r"(?P<file>.+\.py)\W.*", re.DOTALL)
@@ -46,6 +52,27 @@ def describe(path: str, directory: Path, hints: Hints = NO_HINTS) -> SpecDescrip
         MissingExtraError: A package that reads this kind of file is not installed.
         WorkLimitError: The models need too much time or memory.
     """
+    trust = trust_of(next(filter(Path.is_dir, (directory, *directory.absolute().parents))))
+    with work_limit(path):
+        before = _identities(path, trust)
+    described = _describe(path, directory, hints)
+    if _identities(path, trust) != before:
+        raise SpecError(
+            f"{path} changed while it was read, and another user can replace its files",
+            "run the command again, or copy the files to a directory of yours",
+            code="init.from",
+        )
+    return described
+
+
+def _identities(path: str, trust: Trust) -> dict[str, Identity]:
+    """Return the identity of each file, and of what leads to it, that another user could replace."""
+    source = Path(path)
+    files = trust.files([source]) if source.is_dir() else iter([source] if source.exists() else ())
+    return dict(chain.from_iterable(map(trust.replaceable, files)))
+
+
+def _describe(path: str, directory: Path, hints: Hints) -> SpecDescription:
     if is_repository(Path(path)):
         _require_no(hints, "a Triton repository", "weights", "examples", "name")
         from repogen.scaffold.repository import describe_repository  # noqa: PLC0415 - parses configs and graphs

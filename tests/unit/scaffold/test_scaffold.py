@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -25,6 +26,7 @@ from repogen.spec.load import load_spec
 from repogen.targets import newest_target
 from repogen.version import __version__
 from tests.support import graphs
+from tests.support.swapping import swap_when_opened
 
 
 def test_workflow_is_written_to_the_repository_root(tmp_path: Path) -> None:
@@ -335,6 +337,31 @@ def test_from_a_callable_that_accepts_a_dict(here: Path) -> None:
     assert description.missing == "fill in examples:"
     assert '# def examples(batch): return {"batch": {"tokens": …, "mask": …}}' in description.keys
     assert not any("inputs:" in line for line in description.keys)
+
+
+@pytest.mark.parametrize("source", ["repository/other/model.onnx", "repository/other"])
+def test_file_that_another_user_replaces_while_it_is_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """The spec, which others can read, would contain the names of tensors in a private file."""
+    graph = graphs.matmul()
+    other, private = here / "repository" / "other", here / "private.onnx"
+    model = other / "model.onnx" if source.endswith(".onnx") else other / "1" / "model.onnx"
+    model.parent.mkdir(parents=True)
+    for path in (model, private):
+        onnx.save(graph, path)
+        path.chmod(0o600)
+    (other / "config.pbtxt").write_text('backend: "onnxruntime"')
+    (here / "out").mkdir()
+    assert describe(source, here / "out").models
+    for path in (other, *other.rglob("*")):
+        os.chown(path, 65534, 65534)
+    assert describe(source, here / "out").models
+    opened = Path(source) if source.endswith(".onnx") else model
+    swap_when_opened(monkeypatch, opened, model, private)
+    with pytest.raises(SpecError, match="changed while it was read, and another user can replace its files") as caught:
+        describe(source, here / "out")
+    assert caught.value.code == "init.from"
 
 
 @pytest.mark.parametrize(
