@@ -854,7 +854,7 @@ class ComparisonRowDocument(TypedDict):
     memory_bytes: int | None
     """Largest resident memory of the server; null if it was not measured"""
     ratio: EstimateDocument | None
-    """Speedup of the tuned config over this one, in the same round; null for the tuned config, or if that failed"""
+    """Speedup of the tuned config over this one, in the same round; null for the tuned config, or if the tuned config failed"""
     violations: list[str]
     """Constraints that the medians violate"""
 
@@ -1218,7 +1218,7 @@ class MetricDocument(TypedDict):
     before: float | str | None
     """Value of the first version; null if it was not recorded; `nan` and `inf` are strings"""
     after: float | str | None
-    """Value of the second version, as `before`"""
+    """Value of the second version, in the same form as `before`"""
 
 
 @with_config(_STRICT)
@@ -1256,7 +1256,7 @@ class DiffDocument(TypedDict):
     metrics: list[MetricDocument]
     """Measurements, including those that do not differ"""
     sizes: list[int]
-    """Sizes of the first and of the second version in bytes, as `size` of a version in `repogen versions`"""
+    """Sizes of the first and of the second version in bytes, defined like `size` of a version in `repogen versions`"""
     files: list[FileChangeDocument]
     """Files that differ; empty if a version has no manifest that can be read"""
     config: list[str] | None

@@ -77,7 +77,7 @@ CASES = (
         "observing_quantizers",
         "observing_quantizers",
         "rejected:source.stateful",
-        "observers that are on change the scales in each call, even in evaluation mode",
+        "observers that are enabled change the scales in each call, even in evaluation mode",
         signature(image="float32 batch 3 16 16"),
     ),
     _case(
