@@ -62,7 +62,7 @@ def with_tensorrt(triton: TritonSpec, facts: ModelFacts, target: Target) -> Trit
         raise ConfigError(
             f"precision {settings.precision} has no effect in Triton {target.release}: TensorRT 11 uses the types of "
             "the graph",
-            "remove precision, and convert the graph: optimize: [fp16]",
+            "remove precision, and convert the graph: optimize: [{name: fp16, gain: false}]",
             code="config.tensorrt",
             where=facts.where("tensorrt.precision"),
         )
