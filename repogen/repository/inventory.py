@@ -60,7 +60,7 @@ def require_models(repository: Path, names: Collection[str]) -> None:
             )
         raise SpecError(
             f"{repository} is not a directory",
-            "build a repository with `repogen build`, or pass the path of another one",
+            "pass the path of your repository, which is `repository:` in the spec, or build one with `repogen build`",
             code="repository.missing",
         )
     existing = models_of(repository)

@@ -74,7 +74,9 @@ class InputSpec(Section):
 
     dtype: DtypeName = Field(description="Data type of the elements")
     shape: tuple[ShapeItem, ...] = Field(description="Full shape with the batch: sizes, and names of dynamic dims")
-    range: Range | None = Field(default=None, description="Lowest and highest random value, inclusive; for integers")
+    range: Range | None = Field(
+        default=None, description="Lowest and highest random value, for integers; both are used"
+    )
     fill: Literal["zeros", "ones"] | None = Field(
         default=None, description="Example values that are all 0 or all 1, instead of random values"
     )

@@ -71,7 +71,8 @@ class Limit:
         if magnitude is None:
             return self.rtol, max(self.share, self.smallest)
         scaled = min(self.share * magnitude.rms, self.ceiling * magnitude.median)
-        return self.rtol, max(scaled, self.smallest, min(self.noise, magnitude.rms))
+        # rounded, because with another number of threads the magnitude has other last digits
+        return self.rtol, float(f"{max(scaled, self.smallest, min(self.noise, magnitude.rms)):.6g}")
 
 
 def limits(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[str, Limit]:

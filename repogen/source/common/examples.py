@@ -109,7 +109,10 @@ def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Ar
     if spec.range is None:  # the spec is checked for this, but not every caller has a spec
         raise SourceError(f"input {name!r} is {spec.dtype} and has neither range nor fill", code="source.no-range")
     low, high = spec.range
-    return np.asarray(rng.integers(low, high, shape, dtype=np.int64, endpoint=True), dtype)
+    array = np.asarray(rng.integers(low, high, shape, dtype=np.int64, endpoint=True), dtype)
+    if array.size > 1:  # a table of the model may be one row too small, and random values seldom show it
+        array.flat[rng.choice(array.size, 2, replace=False, shuffle=False)] = low, high
+    return array
 
 
 @dataclass(frozen=True)
