@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
 from repogen.check.config_text import ConfigText, read_config
 from repogen.check.files import (
     admission_findings,
@@ -324,13 +324,14 @@ def _is_readable_model(directory: Path) -> bool:
 def _contains_models(directory: Path) -> bool:
     """Return whether a directory is a repository: it contains models, other than versions with their own config."""
     children = (entry for entry in directory.iterdir() if is_directory(entry) and not entry.name.isdigit())
-    return any(exists(entry / CONFIG_FILE) for entry in children)
+    # a version that repogen built may have been renamed
+    return any(exists(entry / CONFIG_FILE) and not exists(entry / MANIFEST_FILE) for entry in children)
 
 
 def _without_version(directory: Path) -> Path:
     """Return the model's directory for a version that repogen built, which contains a copy of its config."""
-    is_version = triton_version(directory.name) is not None and exists(directory.parent / CONFIG_FILE)
-    return directory.parent if is_version else directory
+    is_version = triton_version(directory.name) is not None or exists(directory / MANIFEST_FILE)
+    return directory.parent if is_version and exists(directory.parent / CONFIG_FILE) else directory
 
 
 def _check_repository(request: _Request, target: Target, texts: Mapping[str, str], limit: _Limit) -> CheckReport:

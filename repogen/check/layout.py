@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory
 from repogen.files.work_limit import WorkLimitError
-from repogen.repository.layout import is_model, overflows, triton_version, triton_versions
+from repogen.repository.layout import MODEL_FILES, is_model, overflows, triton_version, triton_versions
 from repogen.triton_config.rules.findings import Finding, listed
 
 if TYPE_CHECKING:
@@ -73,9 +73,22 @@ def version_findings(directory: Path, served: Collection[int], *, ensemble: bool
         if is_directory(entry):
             yield from _name_findings(entry, served)
     if not triton_versions(directory):
-        content = "an empty directory 1/" if ensemble else "1/ with the model file"
         message = f"{directory.name} has no version directory"
-        yield Finding("RG404", "error", message, f"create {content}", path=str(directory))
+        hint = "create an empty directory 1/" if ensemble else _hint_without_version(directory)
+        yield Finding("RG404", "error", message, hint, path=str(directory))
+
+
+def _hint_without_version(directory: Path) -> str:
+    """Return how to give a model a version: if only one directory has a model file, it only needs another name."""
+    names = [
+        entry.name
+        for entry in directory.iterdir()
+        if is_directory(entry) and any(exists(entry / file) for file in MODEL_FILES)
+    ]
+    if len(names) != 1:
+        return "create 1/ with the model file"
+    number = names[0].lstrip("v0")
+    return f"rename {names[0]} to {number if number.isdecimal() else 1}"
 
 
 def policy_findings(versions: Collection[int], config: ModelConfig) -> Iterator[Finding]:

@@ -81,6 +81,40 @@ def test_model_without_versions(repository: Path) -> None:
     assert findings_in(repository) == [("RG404", "m", 0)]
 
 
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        ((), "create 1/ with the model file"),
+        (("v1",), "rename v1 to 1"),
+        (("v02",), "rename v02 to 2"),
+        (("latest",), "rename latest to 1"),
+        (("v1", "v2"), "create 1/ with the model file"),
+    ],
+)
+def test_renamed_version(repository: Path, names: tuple[str, ...], hint: str) -> None:
+    """The hint names the only directory with a model file."""
+    model = repository / "m"
+    (model / "assets").mkdir()
+    version = (model / "1").rename(model / "old")
+    for name in names:
+        shutil.copytree(version, model / name)
+    shutil.rmtree(version)
+    (finding,) = check(repository)
+    assert (finding.code, finding.hint) == ("RG404", hint)
+
+
+@pytest.mark.parametrize("path", ["", "config.pbtxt", "v1", "v1/config.pbtxt", "v1/model.onnx"])
+def test_renamed_version_that_repogen_built(tmp_path: Path, path: str) -> None:
+    """Its copy of config.pbtxt does not make it a model, and the model's directory a repository."""
+    shutil.copytree(EXAMPLE, tmp_path / "repository")
+    model = tmp_path / "repository" / "digits_cnn"
+    (model / "1").rename(model / "v1")
+    findings = check(model / path)
+    assert [(finding.code, finding.path, finding.hint) for finding in findings] == [
+        ("RG404", str(model), "rename v1 to 1")
+    ]
+
+
 def test_model_without_config(repository: Path) -> None:
     """Triton treats a dynamic first axis as a batch."""
     (repository / "m" / "config.pbtxt").unlink()
