@@ -86,7 +86,8 @@ def _platform_findings(config: ModelConfig) -> Iterator[Finding]:
         same_backend = _PLATFORMS[config.platform] == config.backend
         message = f"platform {config.platform!r} and backend {config.backend!r} are both set"
         message += "" if same_backend else " and conflict"
-        fix = f"backend: {quoted(config.backend)}"
+        # the finding about an unknown backend has its correction
+        fix = f"backend: {quoted(config.backend)}" if config.backend in _BACKENDS else ""
         severity: Severity = "warning" if same_backend else "error"
         yield Finding("RG102", severity, message, "remove platform", "platform", fix, guess=not same_backend)
     elif config.platform == ONNX_PLATFORM:

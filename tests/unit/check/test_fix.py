@@ -155,6 +155,8 @@ def test_name_of_a_directory_is_quoted(repository: Path, name: str) -> None:
     ("before", "after", "expected"),
     [
         ('backend: "onnxruntime"', 'backend: "onnxruntme"', 'backend: "onnxruntime"'),
+        ('backend: "onnxruntime"', 'backend: "onnxruntim"\nplatform: "onnxruntime_onnx"',
+         'name: "m"\nbackend: "onnxruntime"\nmax_batch_size'),
         ("max_batch_size: 8", f"max_batch_size: 8\nparameters {{ {KEY} {TWO} }}", f"parameters {{ {NEW_KEY} {TWO} }}"),
         ("max_batch_size: 8", f"max_batch_size: 8\nparameters [ {{ {TWO} {KEY} }} ]",
          f"parameters [ {{ {TWO} {NEW_KEY} }} ]"),

@@ -214,6 +214,16 @@ def test_negative_batch_size_is_the_only_finding() -> None:
     assert graph_findings(config({**SEQUENCE, "max_batch_size": "max_batch_size: -1"}), rows) == []
 
 
+def test_fixes_of_a_conflict_with_an_unknown_backend() -> None:
+    """Only one finding has a fix: the other one would keep the wrong name."""
+    parts = {**PARTS, "backend": 'backend: "onnxruntim"', "platform": 'platform: "onnxruntime_onnx"'}
+    findings = config_findings(config(parts), "m")
+    assert [(finding.code, finding.field, finding.fix) for finding in findings] == [
+        ("RG102", "platform", ""),
+        ("RG102", "backend", 'backend: "onnxruntime"'),
+    ]
+
+
 def test_library_of_the_platform_is_a_runtime() -> None:
     """The server loads it; the only finding is the older name."""
     findings = config_findings(
