@@ -89,6 +89,12 @@ class Endpoint:
     control: ControlHeader | None = field(default=None, repr=False)
     credentials: Credentials = field(default=NO_CREDENTIALS, repr=False)
 
+    @property
+    def description(self) -> str:
+        """Its version, kind and runtime, such as ``Triton 2.51.0 (remote)``; an unknown runtime is left out."""
+        runtime = "" if self.runtime == UNKNOWN_RUNTIME else f", {self.runtime}"
+        return f"Triton {self.server_version} ({self.kind}{runtime})"
+
 
 class RunningTriton(Protocol):
     """A started Triton."""

@@ -139,7 +139,7 @@ class _Measurement:
         spec, directory, target = self.request.spec, self.request.repository / self.name, _target(self.request)
         choice = ServerChoice(self.request.server, target, self.progress, self.request.credentials)
         with serve_model(choice, directory) as served, ExitStack() as stack:
-            self.report = replace(self.report, version=served.version, server=_server(served))
+            self.report = replace(self.report, version=served.version, server=served.endpoint.description)
             inputs = golden_inputs(served)
             batches = self._batches(served)
             subject = Subject(served, inputs, batches, spec, target, work_dir)
@@ -217,11 +217,6 @@ class _Measurement:
 
     def _note(self, text: str) -> None:
         self.report = replace(self.report, notes=(*self.report.notes, text))
-
-
-def _server(served: ServedModel) -> str:
-    endpoint = served.endpoint
-    return f"Triton {endpoint.server_version} ({endpoint.kind}, {endpoint.runtime})"
 
 
 def _rows(samples: dict[Cell, dict[int, Sample]], baseline: Variant | None) -> tuple[BenchRow, ...]:

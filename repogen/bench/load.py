@@ -95,7 +95,9 @@ class LoadTarget:
 
     def unmeasured(self, variant: Variant) -> str:
         """Return why a variant cannot be measured; empty if it can."""
-        if variant == "http" and (not self.endpoint.http or self.endpoint.http.startswith("unix:")):
+        if variant == "http" and not self.endpoint.http:
+            return "the HTTP address of the server is unknown"
+        if variant == "http" and self.endpoint.http.startswith("unix:"):
             return "the server has no HTTP port that perf_analyzer can reach"
         if variant == "shm" and self.endpoint.kind != "embedded":
             return "only the embedded server shares the memory of this machine with repogen"

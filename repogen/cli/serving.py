@@ -123,7 +123,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
             with commands.serve(path, kind, models=models, poll=poll, progress=progress) as triton:
                 ends = triton.endpoint
                 states = commands.states(triton, path, models)
-                write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {repository}", wrap=True)
+                write_text(f"{ends.description} serves {repository}", wrap=True)
                 write_text(serve_text(ends, states))
                 _explain_failures(path, states)
                 if debug and not all(model.versions for model in states):

@@ -277,7 +277,7 @@ class _Tuning:
     def _report(self, search: Search, *, interrupted: bool) -> TuneReport:
         request, endpoint = self.request, self.bed.endpoint
         best = search.best
-        server = "" if endpoint is None else f"Triton {endpoint.server_version} ({endpoint.kind}, {endpoint.runtime})"
+        server = "" if endpoint is None else endpoint.description
         batch = request.shape.batch if self.bed.manifest.max_batch_size else 0
         return TuneReport(
             *(request.model, self.bed.version, request.place, server, self.machine, request.objective),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.artifacts.bench import Sample
-from repogen.artifacts.serving import ControlHeader, Credentials, Endpoint
+from repogen.artifacts.serving import UNKNOWN_RUNTIME, ControlHeader, Credentials, Endpoint
 from repogen.bench import load as module
 from repogen.bench.load import Load, LoadTarget, measure, parse_result
 from repogen.errors import BenchError
@@ -191,6 +192,16 @@ def test_unreachable_variants_have_a_reason(tmp_path: Path) -> None:
 
     assert [bool(local.unmeasured(variant)) for variant in variants] == [False, False, False]
     assert [bool(container.unmeasured(variant)) for variant in variants] == [False, True, True]
+    assert container.unmeasured("http") == "the server has no HTTP port that perf_analyzer can reach"
+    remote = target(tmp_path, replace(LOCAL, http="", kind="remote"))
+    assert remote.unmeasured("http") == "the HTTP address of the server is unknown"
+
+
+def test_description_of_a_server() -> None:
+    """A remote server does not report its runtime."""
+    embedded = replace(LOCAL, runtime="ONNX Runtime 1.19.2")
+    assert embedded.description == "Triton 2.51.0 (embedded, ONNX Runtime 1.19.2)"
+    assert replace(LOCAL, kind="remote", runtime=UNKNOWN_RUNTIME).description == "Triton 2.51.0 (remote)"
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:
