@@ -144,7 +144,8 @@ class _Run:
             raise SmokeError(
                 f"{live.address}: the server's repository has no model {', '.join(missing)}; it has "
                 f"{', '.join(sorted(existing)) or 'none'}",
-                f"its --model-repository must have the same content as {self.repository}: mount or copy it there",
+                f"its --model-repository must have the same content as {self.repository}: mount or copy it there; a "
+                "server in mode none, such as `repogen serve` without --poll, reads its repository only when it starts",
                 code="deploy.no-such-model",
             )
 

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
+import pytest
+
 from repogen.artifacts.progress import Silent
+from repogen.deploy.deploy import _Run
 from repogen.deploy.rollout import Rollout
 from repogen.errors import SmokeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
 
 def test_interrupt_during_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +53,17 @@ def test_texts_about_a_server_that_rejects_requests() -> None:
     assert "run `repogen deploy` with a --timeout" in error.hint
     assert "start it with --model-control-mode=explicit or `repogen serve --poll`" in error.hint
     assert rollout.unload("m").note.startswith("the server is in mode poll or none")
+
+
+def test_text_about_a_server_without_the_model() -> None:
+    """Its repository may have the model by now: in mode none, a server reads it only when it starts."""
+    model = MagicMock(selected=True)
+    model.name = "rec"
+    server = MagicMock(address="a:8001")
+    server.models.return_value = frozenset({"digits"})
+    with pytest.raises(SmokeError, match="a:8001: the server's repository has no model rec; it has digits") as caught:
+        _Run._require_models(MagicMock(groups=((model,),), repository=Path("live")), server)  # noqa: SLF001 - as above
+    assert (
+        "a server in mode none, such as `repogen serve` without --poll, reads its repository only when it starts"
+        in (caught.value.hint)
+    )
