@@ -154,7 +154,7 @@ class LiveServer:
         Raises:
             SmokeError: Its control API requires another header.
         """
-        error = control.refusal(refusal.message)
+        error = control.refusal(refusal.message, self.running.endpoint.control)
         if error is not None and error.code != control.NOT_EXPLICIT:
             raise error
         self.mode = ControlMode.EXPLICIT if error is None else ControlMode.POLL
@@ -218,7 +218,7 @@ class LiveServer:
         try:
             yield
         except RefusedError as refusal:
-            raise control.refusal(refusal.message) or SmokeError(
+            raise control.refusal(refusal.message, self.running.endpoint.control) or SmokeError(
                 f"{self.address}: the server rejected a request: {refusal}",
                 "see --header, --control-header and the server's log",
                 code="deploy.rejected",

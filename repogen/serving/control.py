@@ -56,13 +56,21 @@ def configured_header() -> ControlHeader | None:
     return parse_header(text) if text else None
 
 
-def refusal(message: str) -> SmokeError | None:
+def refusal(message: str, sent: ControlHeader | None) -> SmokeError | None:
     """Return the error for a message with which Triton refuses to load or unload a model; None for another reason.
 
     Args:
         message: The message of the server.
+        sent: The header of the request; None if it had none.
     """
     if "is restricted" in message:
+        if sent is not None and any(f"'{key}'" in message for key in sent.grpc):
+            return SmokeError(
+                f"the server's control API did not accept the value of the header: {message}",
+                f"correct the value in {VARIABLE} or --control-header: it must be that of the server's option "
+                "--grpc-restricted-protocol, or of the variable with which `repogen serve` was started",
+                code="smoke.control-header",
+            )
         return SmokeError(
             f"the server's control API requires a header: {message}",
             f"set {VARIABLE}=KEY=VALUE, or pass --control-header; if `repogen serve` started the server, start it with "

@@ -95,7 +95,7 @@ class RemoteTriton:
             try:
                 client.unload_model(f"repogen-probe-{uuid.uuid4().hex}", header, client_timeout=_CONNECT_SECONDS)
             except InferenceServerException as error:
-                if (refusal := control.refusal(str(error.message()))) is not None:
+                if (refusal := control.refusal(str(error.message()), self.header)) is not None:
                     raise refusal from error
 
     def with_credentials(self, credentials: Credentials) -> RemoteTriton:

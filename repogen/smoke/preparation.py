@@ -170,7 +170,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     try:
         client.load(model.served_as, as_json(model.config) if model.replaces_config else None, model.files())
     except RefusedError as refusal:
-        if (error := control.refusal(refusal.message)) is not None:
+        if (error := control.refusal(refusal.message, server.endpoint.control)) is not None:
             raise error from refusal
         raise
     try:

@@ -508,6 +508,26 @@ def test_failed_start_without_a_failed_model_has_the_log() -> None:
 
 def test_hint_of_a_restricted_control_api() -> None:
     """A server of `repogen serve` has a random header unless it was started with the variable."""
-    error = control.refusal("This protocol is restricted, expecting header 'triton-grpc-protocol-repogen-7'")
+    error = control.refusal("This protocol is restricted, expecting header 'triton-grpc-protocol-repogen-7'", None)
     assert error is not None
     assert "if `repogen serve` started the server, start it with the same variable" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, "the server's control API requires a header: "),
+        (ControlHeader("other", "s3cret"), "the server's control API requires a header: "),
+        (
+            ControlHeader("Secret", "s3cret"),
+            "the server's control API did not accept the value of the header: ",
+        ),
+    ],
+)
+def test_control_header_with_a_wrong_value(header: ControlHeader | None, expected: str) -> None:
+    """Its key is the one that the server requires; the value is not printed."""
+    message = "This protocol is restricted, expecting header 'triton-grpc-protocol-secret'"
+    error = control.refusal(message, header)
+    assert error is not None
+    assert (str(error), error.code) == (expected + message, "smoke.control-header")
+    assert "s3cret" not in error.hint
