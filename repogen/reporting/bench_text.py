@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from repogen.reporting.table import table
-from repogen.reporting.text import error_text
+from repogen.reporting.text import model_error_text
 
 if TYPE_CHECKING:
     from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench
@@ -20,7 +20,7 @@ def bench_text(report: BenchReport, *, debug: bool) -> str:
     """Return a table per model and batch size, then notes, the machine, and failures last."""
     parts = [part for model in report.models for part in _model_parts(model)]
     parts += [machine_text(report.machine), method_text(report)]
-    parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
+    parts += [model_error_text(model.name, model.error, debug=debug) for model in report.models if model.error]
     return "\n\n".join(parts)
 
 

@@ -8,7 +8,7 @@ from repogen.artifacts.report import Status
 from repogen.files.url import relative_text
 from repogen.reporting.notes import size_text
 from repogen.reporting.table import notes_section, table
-from repogen.reporting.text import error_text
+from repogen.reporting.text import model_error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def plan_text(report: PlanReport) -> str:
     parts = [table(headings, [_plan_row(model) for model in report.models])] if report.models else []
     if report.notes:
         parts.append(notes_section(report.notes))
-    rejected = [f"{model.name}: {error_text(model.error, debug=False)}" for model in report.models if model.error]
+    rejected = [model_error_text(model.name, model.error, debug=False) for model in report.models if model.error]
     estimated = any(not model.cost.measured for model in report.pending)
     total = f"about {report.seconds:.0f} s, one at a time" if report.pending else "nothing to build"
     parts.append(

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,12 @@ def error_text(error: ErrorRecord, *, debug: bool) -> str:
     return "\n".join(lines)
 
 
+def model_error_text(model: str, error: ErrorRecord, *, debug: bool) -> str:
+    """Return ``error_text`` after the model's name, which is not repeated if the message begins with it."""
+    error = replace(error, message=error.message.removeprefix(f"{model}: "))
+    return f"{model}: {error_text(error, debug=debug)}"
+
+
 def build_text(report: BuildReport, *, debug: bool) -> str:
     """Return the summary of a build; failures come last, next to the prompt."""
     parts = [table(_BUILD_HEADINGS, [_build_row(model) for model in report.models])]
@@ -69,7 +76,7 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
         parts.append(f"tested on: {'; '.join(servers)}")
     if report.page is not None:
         parts.append(f"report: {os.path.relpath(report.page)}")
-    parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
+    parts += [model_error_text(model.name, model.error, debug=debug) for model in report.models if model.error]
     if report.error is not None:
         parts.append(error_text(report.error, debug=debug))
     return "\n\n".join(parts)
@@ -90,7 +97,7 @@ def diagnose_text(model: ModelReport, *, debug: bool) -> str:
     if notes:
         parts.append(notes_section(notes))
     if model.error is not None:
-        parts.append(f"{model.name}: {error_text(model.error, debug=debug)}")
+        parts.append(model_error_text(model.name, model.error, debug=debug))
     return "\n\n".join(parts)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import UNKNOWN_RUNTIME, Endpoint, Latency, SmokeCheck, SmokeReport
 from repogen.errors import ErrorRecord
 from repogen.reporting.progress import PlainProgress
-from repogen.reporting.text import build_text, error_text, serve_text, smoke_text
+from repogen.reporting.text import build_text, error_text, model_error_text, serve_text, smoke_text
 from repogen.serving.served_models import ServedModel
-
-if TYPE_CHECKING:
-    import pytest
 
 SMOKE = SmokeReport(
     model="digits",
@@ -84,6 +82,13 @@ def test_details_need_debug() -> None:
     assert BAD.error is not None
     assert "a traceback" not in error_text(BAD.error, debug=False)
     assert error_text(BAD.error, debug=True).endswith("a traceback")
+
+
+@pytest.mark.parametrize("message", ["rec: no batch size", "no batch size"])
+def test_name_of_a_model_is_not_repeated(message: str) -> None:
+    """The messages of some errors begin with it."""
+    text = model_error_text("rec", ErrorRecord("x.y", message, where="repogen.yaml:9:3"), debug=False)
+    assert text.splitlines()[0] == "rec: error: repogen.yaml:9:3: no batch size"
 
 
 def test_lines_of_a_hint_are_indented() -> None:
