@@ -12,7 +12,7 @@ from repogen.triton_config.rules.identity import is_onnx
 from repogen.triton_config.rules.tensors import triton_fed_inputs
 from repogen.triton_config.text.dims import config_dims, same_elements
 from repogen.triton_config.text.parse import quoted
-from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, tensor_views
+from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, rank_text, tensor_views
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -321,7 +321,7 @@ def _shape_findings(
     if tensor.reshape is not None:  # dims and reshape have as many elements, so several corrections are possible
         fix, hint = "", f"make reshape {{ shape: {dims_text(graph_dims)} }}"
     if len(tensor.model_dims) != len(graph_dims):
-        message = f"{subject} has {len(tensor.model_dims)} dims {dims_text(tensor.model_dims)}, but the graph has "
+        message = f"{subject} has {rank_text(tensor.model_dims)} {dims_text(tensor.model_dims)}, but the graph has "
         batch = " (without the batch)" if batched else ""
         yield Finding("RG206", "error", message + dims_text(graph_dims) + batch, hint, f"{path}.dims", fix)
         return

@@ -10,7 +10,7 @@ from repogen.targets import BFLOAT16_SINCE
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx, is_tensorrt
 from repogen.triton_config.text.dims import same_elements
-from repogen.triton_config.text.view import dims_text, dtype_name
+from repogen.triton_config.text.view import dims_text, dtype_name, rank_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +152,7 @@ def _image_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.format and len(tensor.dims) != _IMAGE_DIMS:
             name = type(tensor).Format.Name(tensor.format)
-            message = f"input {tensor.name!r} has {name} and {len(tensor.dims)} dims, but needs 3 without the batch"
+            message = f"input {tensor.name!r} has {name} and {rank_text(tensor.dims)}, but needs 3 without the batch"
             yield Finding("RG124", "error", message, "remove format, or declare three dims", f"input[{index}].format")
 
 

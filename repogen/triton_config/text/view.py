@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from repogen.triton_config.text.parse import model_config_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Sized
 
     from tritonclient.grpc.model_config_pb2 import ModelInput, ModelOutput
 
@@ -75,6 +75,15 @@ def dims_text(dims: Iterable[Dim] | Sequence[int]) -> str:
     """
     listed = ", ".join(map(str, dims))
     return f"[ {listed} ]" if listed else "[ ]"
+
+
+def rank_text(dims: Sized) -> str:
+    """Return the number of dims.
+
+    >>> rank_text((3, -1)), rank_text((3,))
+    ('2 dims', '1 dim')
+    """
+    return "1 dim" if len(dims) == 1 else f"{len(dims)} dims"
 
 
 def fits(sizes: Sequence[int], dims: Sequence[int]) -> bool:

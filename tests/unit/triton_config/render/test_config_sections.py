@@ -90,7 +90,7 @@ REJECTED: dict[str, tuple[dict[str, Any], str, str]] = {
     "an image of one dim": (
         {"input": {"x": {"format": "FORMAT_NHWC"}}},
         "input.x.format",
-        "RG124 input 'x' has FORMAT_NHWC and 1 dims",
+        "RG124 input 'x' has FORMAT_NHWC and 1 dim, but needs 3",
     ),
     "optional": ({"input": {"x": {"optional": True}}}, "input.x.optional", "RG124 input 'x' is optional"),
     "dims of other elements": (

@@ -308,7 +308,10 @@ def test_fix_contains_the_graphs_dims() -> None:
     assert (finding.field, finding.fix) == ("output[0].dims[0]", "dims: [ 10 ]")
     rows = Signature(GRAPH.inputs, (TensorSpec("y", "int64", ("n",)),))
     (finding,) = graph_findings(config(PARTS), rows)
-    assert finding.code == "RG206"
+    assert (finding.code, finding.message) == (
+        "RG206",
+        "output 'y' has 1 dim [ 10 ], but the graph has [ ] (without the batch)",
+    )
     assert finding.fix == "dims: [ 1 ]\nreshape { shape: [ ] }"
 
 
