@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.tensors import DTYPES
@@ -15,7 +17,7 @@ from repogen.triton_config.text.parse import quoted
 from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, rank_text, tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelSequenceBatching
 
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 UNDECIDED_DIM = "??"
 """Name of a dim of an output that could not be derived; see ``repogen.onnx_graph.output_shapes``."""
 _DEFAULT_MAX_BATCH_SIZE = 4  # Triton's default-max-batch-size
+_MAX_COMPARED = 50
+"""Names of a graph that a wrong name is compared with."""
+_MAX_WORD = 80
+"""Characters of a wrong name that are compared: difflib is quadratic."""
 
 
 def graph_findings(
@@ -154,7 +160,8 @@ def _input_name_findings(config: ModelConfig, signature: Signature, spare: Seque
     for index, name in enumerate(tensor.name for tensor in config.input):
         if name not in available:
             message = f"input {name!r} is not in the graph"
-            yield Finding("RG201", "error", message, _graph_names(required), f"input[{index}].name")
+            hint = _graph_names(required, name, declared)
+            yield Finding("RG201", "error", message, hint, f"input[{index}].name")
     unknown = [name for name in declared if name not in available]
     verb = "is" if len(unknown) == 1 else "are"
     hint = (
@@ -199,25 +206,30 @@ def _optional_findings(config: ModelConfig, required: set[str], spare: set[str])
 
 def _output_name_findings(config: ModelConfig, signature: Signature) -> Iterator[Finding]:
     available = {spec.name: None for spec in signature.outputs}
-    declared = {tensor.name: None for tensor in config.output}
-    states = {state.output_name for state in config.sequence_batching.state}
+    declared = {tensor.name for tensor in config.output}
+    used = declared | {state.output_name for state in config.sequence_batching.state}
     for index, name in enumerate(tensor.name for tensor in config.output):
         if name not in available:
             message = f"output {name!r} is not in the graph"
-            yield Finding("RG203", "error", message, _graph_names(available), f"output[{index}].name")
+            hint = _graph_names(available, name, used)
+            yield Finding("RG203", "error", message, hint, f"output[{index}].name")
     for index, state in enumerate(config.sequence_batching.state):
         if state.output_name not in available:
             message = f"state output {state.output_name!r} is not in the graph"
             field = f"sequence_batching.state[{index}].output_name"
-            yield Finding("RG203", "error", message, _graph_names(available), field)
+            yield Finding("RG203", "error", message, _graph_names(available, state.output_name, used), field)
     for name in available:
-        if declared and name not in declared and name not in states:
+        if declared and name not in used:
             message = f"the graph's output {name!r} is not declared"
             yield Finding("RG204", "warning", message, "declare it to serve it", "output")
 
 
-def _graph_names(names: Iterable[str]) -> str:
-    return f"the graph has {listed(map(repr, names)) or 'none'}"
+def _graph_names(names: Collection[str], unknown: str = "", used: Container[str] = ()) -> str:
+    """Return the hint for a name that is not in the graph: the graph's names, and a similar one that is not used."""
+    unused = [name for name in islice(names, _MAX_COMPARED) if name not in used]
+    matches = get_close_matches(unknown[:_MAX_WORD], unused, n=1)
+    suggestion = f"; did you mean {matches[0]!r}?" if matches else ""
+    return f"the graph has {listed(map(repr, names)) or 'none'}{suggestion}"
 
 
 def _entry(spec: TensorSpec, max_batch_size: int) -> str:

@@ -281,6 +281,21 @@ def test_tensors_of_a_sequence_need_not_be_declared() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "suggestion"), [("events", "; did you mean 'event'?"), ("users", ""), ("something", "")]
+)
+def test_hint_of_a_name_that_is_not_in_the_graph(wrong: str, suggestion: str) -> None:
+    """It has the similar name that the config does not use."""
+    tensors = tuple(TensorSpec(name, "float32", ("n", 4)) for name in ("event", "user"))
+    text = 'max_batch_size: 8 backend: "onnxruntime"'
+    for kind in ("input", "output"):
+        for name in (wrong, "user"):
+            text += f' {kind} {{ name: "{name}" data_type: TYPE_FP32 dims: [ 4 ] }}'
+    findings = graph_findings(parse(text, "test"), Signature(tensors, tensors))
+    hints = [finding.hint for finding in findings if "is not in the graph" in finding.message]
+    assert hints == [f"the graph has 'event', 'user'{suggestion}"] * 2
+
+
 def test_overridable_initializer_is_an_optional_input() -> None:
     """The config may declare it, and must then mark it as optional."""
     spare = (TensorSpec("z", "float32", ("n", 1)),)
