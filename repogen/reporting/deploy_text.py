@@ -90,13 +90,15 @@ def _result(report: DeployReport) -> str:
 
 def _success(report: DeployReport, total: str) -> str:
     """Return the result without errors; models are skipped if nothing is to be deployed, or by a server that polls."""
-    changed = sum(any(model.action is not DeployAction.SKIPPED for model in server.models) for server in report.servers)
+    done = sum(any(model.action is not DeployAction.SKIPPED for model in server.models) for server in report.servers)
     skipped = ", ".join(
         f"{printable(model.model)} on {server}"
         for server, model in report.pending
         if model.action is DeployAction.SKIPPED
     )
+    actions = {model.action for server in report.servers for model in server.models}
+    verb = "up to date on" if actions <= {DeployAction.UNCHANGED, DeployAction.SKIPPED} else "deployed to"
     if skipped:
-        result = f"deployed to {changed} of {total}; not unloaded" if changed else "nothing was unloaded"
+        result = f"{verb} {done} of {total}; not unloaded" if done else "nothing was unloaded"
         return f"{result}, because the server polls or is in mode none: {skipped}"
-    return f"deployed to {total}" if changed else "nothing to deploy"
+    return f"{verb} {total}" if done else "nothing to deploy"

@@ -127,6 +127,14 @@ def test_result_without_a_change() -> None:
     )
 
 
+def test_result_if_the_servers_served_the_versions_before() -> None:
+    """The smoke test ran; nothing was deployed, unless a server needed it."""
+    model = ModelDeployment("m", DeployAction.UNCHANGED, expected=(3,), before=(3,), serving=(3,))
+    unchanged = ServerDeployment("a:8001", models=(model,))
+    assert deploy_text(report(unchanged), debug=False).endswith("prod: up to date on 1 server")
+    assert deploy_text(report(unchanged, DONE), debug=False).endswith("prod: deployed to 2 servers")
+
+
 def test_result_of_an_unload_on_a_polling_server() -> None:
     """It names what was not unloaded, also after a deploy of other models."""
     skipped = ModelDeployment("old", DeployAction.SKIPPED, before=(1,), serving=(1,))
