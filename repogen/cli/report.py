@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,7 +56,7 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
     """
     with handle_errors(debug=debug, as_json=as_json):
         rendered = api.report(repository_argument(directory, str(_REPOSITORY)), output=output, results=results)
-        lines = [*(f"note: {note}" for note in rendered.notes), f"report: {os.path.relpath(rendered.path)}"]
+        lines = [*(f"note: {note}" for note in rendered.notes), f"report: {rendered.path}"]
         print_report(lambda: "\n".join(lines), lambda: as_dict(rendered), as_json=as_json)
 
 

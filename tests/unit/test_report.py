@@ -119,6 +119,9 @@ def test_command_prints_the_path(repository: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["report", str(repository)])
     assert (result.exit_code, result.output) == (0, "report: build/reports/repo.html\n")
+    output = tmp_path.parent / "r.html"
+    result = CliRunner().invoke(main, ["report", str(repository), "--output", str(output)])
+    assert (result.exit_code, result.output) == (0, f"report: {output}\n")
     result = CliRunner().invoke(main, ["report", str(repository), "--output", "r.html", "--json"])
     assert json.loads(result.output)["path"] == "r.html"
     result = CliRunner().invoke(main, ["report", str(repository), "--output", str(repository / "r.html")])
