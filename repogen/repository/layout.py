@@ -20,7 +20,7 @@ from repogen.artifacts.file_names import (
     REQUIREMENTS_FILE,
 )
 from repogen.errors import PublishError
-from repogen.files import exists, is_directory, is_file, raise_if_exhausted
+from repogen.files import exists, is_directory, is_file, is_foreign_in_public, raise_if_exhausted
 from repogen.files.content import ContentError, read_bytes, read_text
 from repogen.repository.decode import malformed
 
@@ -145,6 +145,21 @@ def triton_versions(model: Path) -> list[int]:
 def versions(model: Path) -> list[int]:
     """Return the versions that Triton can load from a model's directory: those with a directory ``<model>/<N>``."""
     return [number for number in triton_versions(model) if number >= 0 and is_directory(model / str(number))]
+
+
+def require_own_directories(model: Path) -> None:
+    """Require that no other user created a model's directory, or one of its versions, in a directory such as ``/tmp``.
+
+    Raises:
+        PublishError: Another user did, and could replace what is in it.
+    """
+    for path in (model, *(model / str(number) for number in versions(model))):
+        if is_foreign_in_public(path, path.parent):
+            raise PublishError(
+                f"{path} belongs to another user, who could replace the files in it",
+                "remove it, or use a repository in which only trusted users can create files",
+                code="publish.foreign-model",
+            )
 
 
 def latest_version(model: Path) -> int | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from repogen.errors import PublishError
+from repogen.files import is_foreign_in_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,9 +53,15 @@ def locked(repository: Path, seconds: float) -> Iterator[None]:
         seconds: How long to wait for another publish, which holds the lock for a few renames.
 
     Raises:
-        PublishError: Another process held the lock for all that time.
+        PublishError: Another process held the lock for all that time, or another user could hold it.
     """
     path = repository / LOCK_FILE
+    if is_foreign_in_public(path, repository):
+        raise PublishError(
+            f"the lock {path} belongs to another user, who could hold it",
+            "remove it, or use a repository in which only trusted users can create files",
+            code="publish.locked",
+        )
     lock = file_lock(path, seconds)
     try:
         lock.acquire()

@@ -28,7 +28,7 @@ from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, MANIFEST_F
 from repogen.artifacts.named_file import DATA_DIRECTORIES
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
-from repogen.files import is_foreign_in_public, reason
+from repogen.files import reason
 from repogen.files.content import write_new
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.compatibility import (
@@ -41,7 +41,15 @@ from repogen.repository.compatibility import (
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem, make_directory, make_readable_and_sync
 from repogen.repository.hold import hold_of
-from repogen.repository.layout import config_bytes, latest_version, model_dir, next_version, triton_versions, versions
+from repogen.repository.layout import (
+    config_bytes,
+    latest_version,
+    model_dir,
+    next_version,
+    require_own_directories,
+    triton_versions,
+    versions,
+)
 from repogen.repository.lock import locked
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_built
@@ -234,12 +242,7 @@ def require_plain_directory(model: Path) -> None:
         PublishError: It, its config.pbtxt, or a directory of data for the config is a symlink or something else. Or
             another user created it in a repository in which untrusted users can create files.
     """
-    if is_foreign_in_public(model, model.parent):
-        raise PublishError(
-            f"{model} belongs to another user, who could replace the versions in it",
-            "remove it, or use a repository in which only trusted users can create files",
-            code="publish.foreign-model",
-        )
+    require_own_directories(model)
     for path in (model, model / CONFIG_FILE, *(model / directory for directory in DATA_DIRECTORIES)):
         if path.is_symlink():
             raise PublishError(

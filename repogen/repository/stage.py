@@ -27,7 +27,7 @@ from repogen.files.tree import remove_tree, walk
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import make_readable
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.repository.layout import model_dir, next_version, versions
+from repogen.repository.layout import model_dir, next_version, require_own_directories, versions
 from repogen.repository.manifest import manifest_to_json
 from repogen.repository.workspace import private_repository, write_error
 
@@ -117,8 +117,9 @@ def require_step(directory: Path) -> None:
     """Require that a model which an ensemble uses was published.
 
     Raises:
-        PublishError: Its directory has no version.
+        PublishError: Its directory has no version, or another user created it.
     """
+    require_own_directories(directory)
     if not versions(directory):
         raise PublishError(
             f"{directory.name} is a step of an ensemble and is not in {directory.parent} yet",

@@ -75,7 +75,8 @@ class InputSpec(Section):
     dtype: DtypeName = Field(description="Data type of the elements")
     shape: tuple[ShapeItem, ...] = Field(description="Full shape with the batch: sizes, and names of dynamic dims")
     range: Range | None = Field(
-        default=None, description="Lowest and highest random value, for integers; both are used"
+        default=None,
+        description="Lowest and highest random value, for integers; inputs of 8 and more values contain both",
     )
     fill: Literal["zeros", "ones"] | None = Field(
         default=None, description="Example values that are all 0 or all 1, instead of random values"

@@ -76,6 +76,10 @@ class DrawnExamples:
         return arrays
 
 
+_MIN_FOR_ENDS = 8
+"""Values of an input of which one is the lowest of the range, and one the highest."""
+
+
 def _zeros(spec: InputSpec, sizes: Mapping[str, int]) -> Array:
     return np.zeros(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape), numpy_dtype(spec.dtype))
 
@@ -110,7 +114,9 @@ def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Ar
         raise SourceError(f"input {name!r} is {spec.dtype} and has neither range nor fill", code="source.no-range")
     low, high = spec.range
     array = np.asarray(rng.integers(low, high, shape, dtype=np.int64, endpoint=True), dtype)
-    if array.size > 1:  # a table of the model may be one row too small, and random values seldom show it
+    # A table of the model may be one row too small, and random values seldom show it. In a smaller array, a row of two
+    # values would often be a special one, such as a text that is only padding.
+    if array.size >= _MIN_FOR_ENDS:
         array.flat[rng.choice(array.size, 2, replace=False, shuffle=False)] = low, high
     return array
 

@@ -67,10 +67,18 @@ def test_model_directory_of_another_user(stage: Stage, repository: Path) -> None
     repository.chmod(0o1777)
     publish(stage(b"2"), repository, breaking=False)
     os.chown(repository / "m", 65534, 65534)
-    with pytest.raises(PublishError, match="m belongs to another user, who could replace the versions") as caught:
+    with pytest.raises(PublishError, match="m belongs to another user, who could replace the files") as caught:
         publish(stage(b"3"), repository, breaking=False)
     assert caught.value.code == "publish.foreign-model"
     assert versions(repository / "m") == [1, 2]
+    os.chown(repository / "m", os.geteuid(), -1)
+    for path in (repository / "m" / "2", repository / ".repogen.lock"):
+        (repository / "m").chmod(0o1777)
+        os.chown(path, 65534, -1)
+        with pytest.raises(PublishError, match=f"{path.name} belongs to another user"):
+            publish(stage(b"3"), repository, breaking=False)
+        os.chown(path, os.geteuid(), -1)
+    os.chown(repository / "m", 65534, 65534)
     repository.chmod(0o775)  # members of its group can replace every model
     publish(stage(b"3"), repository, breaking=False)
 
