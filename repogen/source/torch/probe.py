@@ -43,6 +43,17 @@ _OF_DTYPES = re.compile(r"d(?:ata)?type|scalar type|[Ii]nput type .* should be t
 _OF_INTEGERS = re.compile(r"\b(?:long|int|short|char)", re.IGNORECASE)
 """PyTorch's names of integer dtypes in these errors."""
 
+_OUTSIDE_TABLE = re.compile(
+    r"index out of range in self|index -?\d+ (?:is )?out of |tried to access index|takes value|exceeds dimension size"
+)
+"""Words of PyTorch's errors about values that are not positions of a tensor."""
+
+_TOO_FEW_DIMS = re.compile(r"(?:tuple|list) index out of range|Dimension out of range|too many indices")
+"""Words of errors about dims that a tensor, or its shape, does not have."""
+
+_NOT_INDICES = re.compile(r"'indices'|used as indices|dtype int32(?: or |/)int64 for index|index tensor of type")
+"""Words of PyTorch's errors about indices that are not integers."""
+
 _STRING_KEY = re.compile(r"""\w\[["']""")
 """A subscript with a string, as in ``batch["x"]``."""
 _INTERPRETER = "TorchScript interpreter"
@@ -443,14 +454,15 @@ def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed
 
 def _forward_hint(error: BaseException, module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> str:
     """Return what to do about an exception in forward."""
+    text = str(error)
     integers = [name for name, tensor in tensors.items() if not tensor.is_floating_point() and tensor.numel()]
-    if isinstance(error, IndexError) and "out of range" in str(error) and integers:
+    if integers and _OUTSIDE_TABLE.search(text):
         largest = ", ".join(f"{name}: {int(tensors[name].max())}" for name in integers)
         return (
-            "an integer input may exceed a table of the model, such as its vocabulary: lower the upper end of "
-            f"range: in the spec (largest values in this call: {largest})"
+            "an integer input may exceed a table of the model, such as its vocabulary or positions: lower the upper "
+            f"end of range: in the spec (largest values in this call: {largest})"
         )
-    if hint := _dtype_hint(str(error), module, tensors):
+    if hint := _index_hint(tensors) if _NOT_INDICES.search(text) else _dtype_hint(text, module, tensors):
         return hint
     frames = traceback.extract_tb(error.__traceback__)
     if (
@@ -461,12 +473,23 @@ def _forward_hint(error: BaseException, module: torch.nn.Module, tensors: Mappin
             "if forward accepts a dict, set examples: to a callable that returns (({name: tensor},), {}); each tensor "
             "becomes an input"
         )
-    if _INTERPRETER in str(error):
+    if isinstance(error, IndexError) and _TOO_FEW_DIMS.search(text):
+        return "an input may have too few dims: correct its shape in inputs:, or the examples"
+    if _INTERPRETER in text:
         return (
             "correct inputs: or dims: in the spec; an archive that was traced can have a fixed batch size: use "
             "x.flatten(1) in the model instead of numbers from int(x.shape[0]), and trace it again"
         )
     return "correct inputs: or dims: in the spec, or the model"
+
+
+def _index_hint(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return which inputs are floating-point numbers, for an error about indices; empty if none are."""
+    floats = {name: tensor.dtype for name, tensor in tensors.items() if tensor.is_floating_point()}
+    listing = ", ".join(f"{name} is {dtype_name(dtype)}" for name, dtype in floats.items())
+    return listing and (
+        f"input {listing}: if it is used as indices, declare int64 and a range in inputs:, or change the examples"
+    )
 
 
 def _dtype_hint(text: str, module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> str:

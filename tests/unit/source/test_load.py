@@ -202,12 +202,45 @@ def test_misspelled_kwarg_shows_the_signature(load: Load) -> None:
     assert caught.value.hint == 'its signature is build(width=2); did you mean "width"?'
 
 
-def test_integer_outside_a_vocabulary_points_to_range(load: Load) -> None:
+@pytest.mark.parametrize("module", ["nn.Embedding(10, 4)", "torch.jit.script(nn.Embedding(10, 4))"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_integer_outside_a_vocabulary_points_to_range(load: Load, module: str) -> None:
     """PyTorch only says that an index is out of range."""
-    inputs = {"x": {"dtype": "int64", "shape": ["batch", 4], "range": [10, 20]}}
-    with pytest.raises(SourceError) as caught:
-        load("def build(): return nn.Embedding(10, 4)\n", inputs=inputs)
-    assert "lower the upper end of range:" in caught.value.hint
+    inputs = {"x": {"dtype": "int64", "shape": ["batch", 4], "range": [20, 20]}}
+    error = rejected(load, f"def build(): return {module}\n", inputs=inputs)
+    assert "lower the upper end of range: in the spec (largest values in this call: x: 20)" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("torch.zeros(32)[x]", "an integer input may exceed a table"),
+        ("torch.zeros(32).take(x)", "an integer input may exceed a table"),
+        ("torch.zeros(32).narrow(0, int(x[0, 0]), 2)", "an integer input may exceed a table"),
+        ("x * x.shape[2]", "an input may have too few dims"),
+        ("x.sum(dim=2)", "an input may have too few dims"),
+        ("x[:, 0, 0]", "an input may have too few dims"),
+        ("x * [1, 2][3]", "an input may have too few dims"),
+    ],
+)
+def test_index_errors_have_the_hint_for_values_or_for_dims(load: Load, expression: str, hint: str) -> None:
+    """Only some of them are about the values of integer inputs."""
+    inputs = {"x": {"dtype": "int64", "shape": ["batch", 4], "range": [32, 32]}}
+    assert rejected(load, returning(expression), inputs=inputs).hint.startswith(hint)
+
+
+@pytest.mark.parametrize("expression", ["F.embedding(x, torch.zeros(10, 4))", "torch.zeros(10)[x]"])
+def test_float_input_that_is_used_as_indices_is_named(load: Load, expression: str) -> None:
+    """Another input, with the right dtype, and the weights are not the cause."""
+    code = (
+        "import torch.nn.functional as F\n\n\nclass Items(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(4, 4)\n\n"
+        f"    def forward(self, ids, x):\n        return self.layer({expression}) + ids\n\n\n"
+        "def build(): return Items().eval()\n"
+    )
+    inputs = {"ids": {"dtype": "int64", "shape": ["batch", 4], "range": [0, 3]}, "x": FLOATS}
+    hint = rejected(load, code, inputs=inputs).hint
+    assert hint.startswith("input x is float32: if it is used as indices, declare int64 and a range")
 
 
 def test_forward_that_accepts_a_dict_points_to_examples(load: Load) -> None:
