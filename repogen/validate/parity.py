@@ -32,7 +32,7 @@ from repogen.validate.variation import FACTORS, Variety, scaled, with_nan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.source import DimRange, SourceModel
     from repogen.artifacts.tensors import Array, Arrays, Sizes
     from repogen.spec.models import ParitySpec
     from repogen.validate.compare import Comparison, OutputErrors
@@ -364,15 +364,23 @@ def _declared_size_error(source: SourceModel, case: SweepCase, error: SourceErro
     failing = [name for name in changed if not _works(source, {name: case.sizes[name]}, case.seed)]
     dims = failing or changed
     narrowed = dims if dims != changed or len(dims) == 1 else []
-    working = " and ".join(_working_sizes(source, name, case) for name in narrowed)
+    ranges = {name: _working_sizes(source, name, case) for name in narrowed}
+    raised_or_lowered = [_new_bound(name, source.dims[name], ranges[name], case.sizes[name]) for name in narrowed]
     has_other_outputs = error.code == "source.outputs"
-    hint = error.hint if has_other_outputs else "forward may contain a literal size, as in reshape(2, -1): use x.shape"
-    if dims:
-        keys = " and ".join(f"dims.{name}" for name in dims)
-        hint += f"; or narrow {keys} in the spec to sizes that the model supports"
+    hints = [error.hint] if has_other_outputs else []
+    if narrowed and all(raised_or_lowered):
+        hints.append(f"{' and '.join(raised_or_lowered)} in the spec")
+    else:
+        if not has_other_outputs:
+            hints.append("forward may contain a literal size, as in reshape(2, -1): use x.shape")
+        if dims:
+            keys = " and ".join(f"dims.{name}" for name in dims)
+            working = " and ".join(_range_text(name, *ranges[name]) for name in narrowed)
+            narrow = f"narrow {keys} in the spec to sizes that the model supports"
+            hints.append(f"{narrow}: {working}" if working else narrow)
     return ExportError(
         f"the {original_name(source)} itself fails at {_failing_sizes(source, case, dims)}: {error.message}",
-        f"{hint}: {working}" if working else hint,
+        "; or ".join(hints),
         code="source.outputs" if has_other_outputs else "source.declared-size",
         where=error.where,
         details=error.details,
@@ -388,16 +396,38 @@ def _works(source: SourceModel, changed: Sizes, seed: int) -> bool:
     return True
 
 
-def _working_sizes(source: SourceModel, name: str, case: SweepCase) -> str:
-    """Return the sizes of a dim at which the original runs, from its example on; found by bisection."""
-    working_size, failing_size = source.dims[name].example, case.sizes[name]
+def _working_sizes(source: SourceModel, name: str, case: SweepCase) -> tuple[int, int]:
+    """Return the range of a dim in which the original runs, around its example and up to the size that failed."""
+    dim, failing_size = source.dims[name], case.sizes[name]
+    is_low = failing_size < dim.example
+    low = _last_working_size(source, name, failing_size if is_low else dim.min, case.seed)
+    high = _last_working_size(source, name, dim.max if is_low else failing_size, case.seed)
+    return low, high
+
+
+def _last_working_size(source: SourceModel, name: str, end: int, seed: int) -> int:
+    """Return the size closest to ``end`` at which the original runs, from the example on; found by bisection."""
+    if _works(source, {name: end}, seed):
+        return end
+    working_size, failing_size = source.dims[name].example, end
     while abs(working_size - failing_size) > 1:
         middle = (working_size + failing_size) // 2
-        if _works(source, {name: middle}, case.seed):
+        if _works(source, {name: middle}, seed):
             working_size = middle
         else:
             failing_size = middle
-    low, high = sorted((working_size, source.dims[name].example))
+    return working_size
+
+
+def _new_bound(name: str, dim: DimRange, working: tuple[int, int], failing_size: int) -> str:
+    """Return how to change the bound of a dim that failed if the other bound works; empty otherwise."""
+    low, high = working
+    if failing_size == dim.min and high == dim.max:
+        return f"raise dims.{name}.min to {low}"
+    return f"lower dims.{name}.max to {high}" if failing_size == dim.max and low == dim.min else ""
+
+
+def _range_text(name: str, low: int, high: int) -> str:
     return f"{name} {low} to {high} worked" if low < high else f"only {name} {low} worked"
 
 

@@ -361,9 +361,34 @@ def test_failing_dim_is_reported_with_its_working_sizes(as_source: Callable[...,
     assert caught.value.code == "source.declared-size"
     assert "itself fails at time=1 (axis 2 of input 'x'" in caught.value.message
     assert "batch=" not in caught.value.message
-    assert caught.value.hint.endswith(
-        "narrow dims.time in the spec to sizes that the model supports: time 7 to 16 worked"
-    )
+    assert caught.value.hint == "raise dims.time.min to 7 in the spec"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "hint"),
+    [
+        (1, 12, "lower dims.time.max to 12 in the spec"),
+        (7, 12, "; or narrow dims.time in the spec to sizes that the model supports: time 7 to 12 worked"),
+    ],
+)
+def test_hint_for_declared_sizes_names_the_bounds_that_fail(
+    as_source: Callable[..., SourceModel], tmp_path: Path, low: int, high: int, hint: str
+) -> None:
+    """A literal size is the probable cause only if both bounds fail."""
+
+    def limited(x: torch.Tensor) -> torch.Tensor:
+        if not low <= x.shape[1] <= high:
+            message = "unsupported"
+            raise ValueError(message)
+        return x * 2
+
+    shapes, time = {"x": ["batch", "time"]}, {"min": 1, "max": 20, "example": 9}
+    artifact = exported(as_source(Faulty(lambda x: x * 2), shapes, time=time), tmp_path)
+    with pytest.raises(ExportError) as caught:
+        validated(artifact, as_source(Faulty(limited), shapes, time=time), tmp_path)
+    assert caught.value.code == "source.declared-size"
+    assert caught.value.hint.endswith(hint)
+    assert ("literal size" in caught.value.hint) == (low > 1)
 
 
 def test_unsupported_sizes_between_the_bounds_are_not_an_error(
