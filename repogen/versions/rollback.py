@@ -118,23 +118,24 @@ def _target(record: ModelRecord, to: int | None) -> int:
         SpecError: The version does not exist.
         PublishError: There is no earlier version that repogen built.
     """
-    existing = ", ".join(str(version.version) for version in record.versions) or "none"
+    current = record.newest_served
+    built = [version.version for version in record.versions if version.manifest is not None]
     if to is None:
-        current = record.newest_served
-        earlier = (v.version for v in record.versions if v.manifest is not None and v.version < (current or 0))
-        number = next(earlier, None)
+        number = next((version for version in built if version < (current or 0)), None)
         if number is None:
-            others = any(version.version != current for version in record.versions)
+            others = ", ".join(str(version) for version in built if version != current)
             raise PublishError(
                 f"{record.name} has no version below {current or 'the one that is served'} that repogen built",
-                f"its versions are {existing}{'; choose one with --to' if others else ''}",
+                f"choose one with --to: {others}" if others else "repogen built no other version of it",
                 code="rollback.no-earlier",
             )
         return number
     version = record.find(to)
     if version is None:
         raise SpecError(
-            f"{record.name} has no version {to}", f"its versions are {existing}", code="repository.no-such-version"
+            f"{record.name} has no version {to}",
+            f"choose one that repogen built: {', '.join(map(str, built)) or 'it has none'}",
+            code="repository.no-such-version",
         )
     return to
 

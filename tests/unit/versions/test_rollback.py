@@ -240,8 +240,17 @@ def test_first_version_has_no_earlier_one(publisher: Publisher) -> None:
     """The only version can be held, and there is nothing to go back to."""
     publisher.publish()
     error = error_of(lambda: repogen.rollback("m", repository=publisher.repository))
-    assert (error.code, error.hint) == ("rollback.no-earlier", "its versions are 1")
+    assert (error.code, error.hint) == ("rollback.no-earlier", "repogen built no other version of it")
     assert repogen.rollback("m", 1, repository=publisher.repository).held == 1
+
+
+def test_hint_lists_only_versions_that_can_be_chosen(three: Publisher) -> None:
+    """Versions that existed before ``build --adopt`` have no manifest, and ``--to`` rejects them."""
+    (three.repository / "m" / "1" / "manifest.json").unlink()
+    assert repogen.rollback("m", repository=three.repository).held == 2
+    error = error_of(lambda: repogen.rollback("m", repository=three.repository))
+    assert (error.code, error.hint) == ("rollback.no-earlier", "choose one with --to: 3")
+    assert error_of(lambda: repogen.rollback("m", 9, repository=three.repository)).hint.endswith("built: 3, 2")
 
 
 def test_foreign_model(tmp_path: Path) -> None:
