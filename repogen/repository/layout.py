@@ -221,14 +221,14 @@ def _entries(directory: Path) -> list[Path]:
         ) from error
 
 
-def config_bytes(directory: Path) -> bytes | None:
-    """Return the config.pbtxt in a directory, None if there is none.
+def config_bytes(directory: Path, name: str = CONFIG_FILE) -> bytes | None:
+    """Return the config.pbtxt in a directory, or its copy with another name; None if there is none.
 
     Raises:
         MalformedRecordError: It is larger than 1 MiB.
         OSError: It can't be read.
     """
-    path = directory / CONFIG_FILE
+    path = directory / name
     try:
         return read_bytes(path, MAX_CONFIG_BYTES) if is_file(path) else None
     except ContentError as error:

@@ -15,7 +15,7 @@ from repogen.artifacts.difference import (
     VersionRef,
     WeightsDiff,
 )
-from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE
+from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, MODEL_FILE
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_file, reason
 from repogen.files.content import ContentError, only_files_in
@@ -224,17 +224,24 @@ def _inputs(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:
 
 
 def _config(before: VersionRecord, after: VersionRecord, notes: list[str]) -> tuple[str, ...] | None:
-    """Return the unified diff of two config.pbtxt: the versions' own, or the models'; None if one can't be read."""
-    texts = []
+    """Return the unified diff of the versions' configs; None if one can't be read."""
+    texts, names = [], []
     for version in (before, after):
-        folder = version.path if is_file(version.path / CONFIG_FILE) else version.path.parent
+        path = _config_of(version)
         try:
-            texts.append((config_bytes(folder) or b"").decode(errors="backslashreplace").splitlines())
+            texts.append((config_bytes(path.parent, path.name) or b"").decode(errors="backslashreplace").splitlines())
         except (RepogenError, OSError) as error:
             notes.append(f"version {version.version}: {CONFIG_FILE} was not compared: {error}")
             return None
+        names.append(f"{path.name} of version {version.version}")
     first, second = texts
     if max(len(first), len(second)) > _MAX_LINES:
         return () if first == second else (f"more than {_MAX_LINES:,} lines, so the differences are not listed",)
-    old, new = (f"{CONFIG_FILE} of version {version.version}" for version in (before, after))
-    return tuple(line[:_MAX_LENGTH] for line in difflib.unified_diff(first, second, old, new, lineterm=""))
+    return tuple(line[:_MAX_LENGTH] for line in difflib.unified_diff(first, second, names[0], names[1], lineterm=""))
+
+
+def _config_of(version: VersionRecord) -> Path:
+    """Return the version's own config.pbtxt, otherwise the model's from before its adoption, otherwise the model's."""
+    model = version.path.parent
+    paths = (version.path / CONFIG_FILE, model / ADOPTED_CONFIG)
+    return next((path for path in paths if is_file(path)), model / CONFIG_FILE)

@@ -115,6 +115,20 @@ def test_foreign_and_damaged_versions(three: Publisher) -> None:
     assert config == ("more than 2,000 lines, so the differences are not listed",)
 
 
+def test_adopted_version_has_the_config_from_before(three: Publisher) -> None:
+    """A version that existed before ``build --adopt`` has no config.pbtxt of its own."""
+    model = three.repository / "m"
+    for name in ("manifest.json", "config.pbtxt"):
+        (model / "1" / name).unlink()
+    (model / "config.pbtxt.adopted").write_text('name: "m" backend: "onnxruntime"\n')
+    config = repogen.diff("m", 1, 3, repository=three.repository).config
+    assert config is not None
+    assert config[:2] == ("--- config.pbtxt.adopted of version 1", "+++ config.pbtxt of version 3")
+    assert '-name: "m" backend: "onnxruntime"' in config
+    (model / "config.pbtxt.adopted").unlink()
+    assert repogen.diff("m", 1, 3, repository=three.repository).config == ()
+
+
 def test_config_that_was_not_compared_is_not_the_same(three: Publisher) -> None:
     """A config.pbtxt that is too large has no difference, and the summary does not claim that it is the same."""
     with (three.repository / "m" / "2" / "config.pbtxt").open("r+b") as stream:
