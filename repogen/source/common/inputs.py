@@ -153,8 +153,9 @@ def _inputs_of_files(
 ) -> Inputs:
     notes: tuple[str, ...] = ()
     if not declared and len(files.stored) > 1:
+        set_dims = dims
         declared, dims = _compare_files(files.stored, dims)
-        notes = (_derived_dims_note(dims, files.reference),)
+        notes = _derived_dims_note(dims, set_dims, files.reference)
     specs = declared or derive_specs(files.stored[0], {})
     call = _call_by_names(specs, parameters)
     notes = (*notes, *_position_note(specs, parameters))
@@ -223,9 +224,9 @@ def _inputs_of_function(
         call = _declared_call(example, arrays, declared, function)
         examples = CalledExamples(function, declared, batch)
         return Inputs(declared, dims, examples, call, _constants_note(example), _rows(arrays))
-    specs, dims, example = _vary_dims(function, dims)
-    notes = (_derived_dims_note(dims, function.reference), *_constants_note(example))
-    return Inputs(specs, dims, CalledExamples(function, specs, batch), example.call, notes)
+    specs, all_dims, example = _vary_dims(function, dims)
+    notes = (*_derived_dims_note(all_dims, dims, function.reference), *_constants_note(example))
+    return Inputs(specs, all_dims, CalledExamples(function, specs, batch), example.call, notes)
 
 
 def _declared_call(
@@ -246,11 +247,16 @@ def _constants_note(example: CapturedCall) -> tuple[str, ...]:
     return (f"constants captured in the graph, as in the examples: {', '.join(example.constants)}",)
 
 
-def _derived_dims_note(dims: Mapping[str, DimRange], reference: str) -> str:
+def _derived_dims_note(
+    dims: Mapping[str, DimRange], set_dims: Mapping[str, DimRange], reference: str
+) -> tuple[str, ...]:
+    """Report the dims whose bounds the spec does not set."""
     if not dims:
-        return f"every dim is fixed: no axis of the arrays of {reference!r} changes with the batch"
-    ranges = ", ".join(f"{name} {dim.min} to {dim.max}" for name, dim in dims.items())
-    return f"dims derived by comparing examples of two sizes: {ranges} (set other bounds with dims:)"
+        return (f"every dim is fixed: no axis of the arrays of {reference!r} changes with the batch",)
+    ranges = ", ".join(f"{name} {dim.min} to {dim.max}" for name, dim in dims.items() if name not in set_dims)
+    return (
+        (f"dims derived by comparing examples of two sizes: {ranges} (set other bounds with dims:)",) if ranges else ()
+    )
 
 
 def _vary_dims(

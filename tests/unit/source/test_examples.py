@@ -83,6 +83,21 @@ def test_misspelled_input_is_reported(forward: str, names: list[str], similar: d
     )
 
 
+@pytest.mark.parametrize(
+    ("dims", "listed"),
+    [({}, "batch 1 to 32, x_axis1 4 to 6"), ({"batch"}, "x_axis1 4 to 6"), ({"batch", "x_axis1"}, "")],
+)
+def test_note_on_derived_dims_has_those_that_the_spec_does_not_set(dims: set[str], listed: str, tmp_path: Path) -> None:
+    """Bounds that the spec sets are not derived."""
+    for name, size in (("a.npz", 4), ("b.npz", 6)):
+        np.savez(tmp_path / name, x=np.ones((size - 2, size), np.float32))
+    document = {"source": {"factory": "m.py:build"}, "examples": ["a.npz", "b.npz"]}
+    model = ModelSpec.model_validate({**document, "dims": {name: {"min": 1, "max": 8} for name in dims}})
+    notes = find_inputs(model, tmp_path, inspect.signature(lambda x: x).parameters).notes
+    expected = f"dims derived by comparing examples of two sizes: {listed} (set other bounds with dims:)"
+    assert notes == ((expected,) if listed else ())
+
+
 def test_fill_is_constant() -> None:
     """``fill: ones`` and ``fill: zeros`` need no range."""
     arrays = random_examples(
