@@ -467,6 +467,7 @@ def test_new_specs_target_the_newest_release(tmp_path: Path) -> None:
     onnx.save(graphs.matmul(), tmp_path / "model.onnx")
     scaffold_from(describe(str(tmp_path / "model.onnx"), tmp_path), tmp_path, force=False)
     assert load_spec(tmp_path / "repogen.yaml").release == newest_target().release
+    assert "# CHECK: the release of your servers" in (tmp_path / "repogen.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("pipelines", [NO_PIPELINES, Pipelines(matrix=True)])
