@@ -11,7 +11,7 @@ from repogen.spec.gates import GatesSpec, gate_names, gate_options
 from repogen.spec.models import MODEL_NAME_RULE, ModelSpec, SpecFile
 from repogen.spec.plugin_fields import UNKNOWN_OPTION
 from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_text
-from repogen.spec.sources import source_kinds, source_options
+from repogen.spec.sources import SourceOptions, source_kinds, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,7 +162,10 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
         return Finding(path, what)
     if path and path[-1] in _SPECIAL and not kind_of_source:
         return _SPECIAL[str(path[-1])](path, value)
-    return Finding(path, f"must be {_expected_text(detail)}, not {value_text(value)}")
+    expected = _expected_text(detail)
+    actual = _list_text(value) if kind == "must_be" and isinstance(value, list) else value_text(value)
+    hint = _MAPPINGS.get(str(path[-1]), "") if path and expected == "a mapping" else ""
+    return Finding(path, f"must be {expected}, not {actual}", hint)
 
 
 def _section_hint(model: type[BaseModel], loc: KeyPath, known_keys: Sequence[str]) -> str:
@@ -173,7 +176,7 @@ def _section_hint(model: type[BaseModel], loc: KeyPath, known_keys: Sequence[str
     if f"{loc[-1]}s" in known_keys:
         return ""
     sections = [section for section in known_keys if str(loc[-1]) in _known_keys(model, (*loc[:-1], section))]
-    return f"write it under {sections[0]}:" if len(sections) == 1 else ""
+    return f"write it under {' or '.join(f'{section}:' for section in sections)}" if sections else ""
 
 
 def _source_hint(key: str, kind: str, value: object) -> str:
@@ -236,6 +239,19 @@ _EXPECTED_STRINGS = {
 }
 
 
+_MAPPINGS = {
+    "target": 'write target: {triton: "24.10"}',
+    "dynamic_batching": "write dynamic_batching: {}",
+    "mlflow": "write mlflow: {}",
+}
+"""Hints with an example for some keys whose value must be a mapping."""
+
+
+def _list_text(values: list[object]) -> str:
+    """Return a list in YAML notation, shortened."""
+    return printable(f"[{', '.join(map(value_text, values[:MAX_SHOWN]))}]")
+
+
 def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
     if path[:-1] == ("models",):
         return Finding(path, f'"{printable(str(path[-1]))}" is not a valid model name', MODEL_NAME_RULE)
@@ -279,6 +295,8 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
             annotation = arguments[-1] if arguments else None
     if annotation is GatesSpec:
         return gate_names()
+    if annotation is SourceOptions:
+        return [key for kind in source_kinds() for key in source_options(kind).model_fields]
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return []
     return [field.alias or name for name, field in annotation.model_fields.items()]

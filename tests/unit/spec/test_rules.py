@@ -95,7 +95,7 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "range of three": (
         integer("range: [1, 2, 3],"),
-        ("4:32", "models.m.inputs.x.range", "must be two integers, [lowest, highest], not a list"),
+        ("4:32", "models.m.inputs.x.range", "must be two integers, [lowest, highest], not [1, 2, 3]"),
     ),
     "range beyond the dtype": (
         integer("range: [-1, 3],", "uint8"),

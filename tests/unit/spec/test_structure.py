@@ -40,6 +40,14 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD + "    max_batch_size: 8\n",
         ("6:5", "models.m.max_batch_size", "unknown key (write it under triton:)"),
     ),
+    "key of source at model level": (
+        GOOD + "    weights: w.safetensors\n",
+        ("6:5", "models.m.weights", "unknown key (write it under source:)"),
+    ),
+    "key of two sections at model level": (
+        GOOD + "    data: x\n",
+        ("6:5", "models.m.data", "unknown key (write it under source: or quality:)"),
+    ),
     "misspelled key that is also a key of triton": (
         GOOD.replace("inputs:", "input:"),
         ("4:5", "models.m.input", 'unknown key (did you mean "inputs"?)'),
@@ -144,6 +152,14 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "string for list": (GOOD + "    outputs: a\n", ("6:5", "models.m.outputs", 'must be a list, not "a"')),
     "list for mapping": (GOOD + "    limits: []\n", ("6:5", "models.m.limits", "must be a mapping, not a list")),
+    "number for the target": (
+        "target: 24.10\n" + GOOD,
+        ("1:1", "target", 'must be a mapping, not 24.1 (write target: {triton: "24.10"})'),
+    ),
+    "boolean for dynamic batching": (
+        GOOD + "    triton: {dynamic_batching: true}\n",
+        ("6:14", "models.m.triton.dynamic_batching", "must be a mapping, not true (write dynamic_batching: {})"),
+    ),
     "literal": (
         GOOD + "    export: {exporter: tensorrt}\n",
         (
