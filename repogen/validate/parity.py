@@ -165,6 +165,7 @@ class _Sweep:
         self._skipped: list[str] = []
         self._unanswered: list[str] = []
         self._infinite: dict[str, int] = {}
+        self._largest: dict[str, float] = {}
         self._histograms: dict[str, ErrorHistogram] = {}
         self._not_finite: dict[str, str] = {}
         self._different_for_nan: list[str] = []
@@ -210,6 +211,9 @@ class _Sweep:
         name = f"{case.name}{suffix}"
         self._magnitudes.add(expected)
         self._variety.add(inputs, expected)
+        for output, limit in self._comparison.limits.items():
+            if limit.atol is not None and output in expected:
+                self._largest[output] = max(self._largest.get(output, 0.0), _largest_value(expected[output]))
         for output in infinite_outputs(expected):
             self._infinite[output] = self._infinite.get(output, 0) + 1
         published = self._comparison.published
@@ -312,6 +316,13 @@ class _Sweep:
                 f"output {name!r} has infinite values in {count} of {total} cases; they were compared by their places "
                 "and signs"
             )
+        for name, largest in self._largest.items():
+            atol = self._comparison.limits[name].atol
+            if atol is not None and atol > largest > 0:
+                yield (
+                    f"parity.atol {atol:g} is larger than every value of output {name!r}, at most {largest:.3g}: the "
+                    "comparison detects nothing; lower it in the spec"
+                )
         for name, description in self._not_finite.items():
             yield (
                 f"for inputs {description}, output {name!r} has NaN or infinite values that the "
@@ -330,6 +341,13 @@ class _Sweep:
                 f"output {name!r} is the same for all inputs that were tried, so parity proves little about it: set "
                 "examples: or inputs: with values for which it changes"
             )
+
+
+def _largest_value(array: Array) -> float:
+    """Return the largest finite absolute value of a floating-point array; 0 without any."""
+    if array.dtype.kind != "f":
+        return 0.0
+    return float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
 
 
 def _distribution(name: str, histogram: ErrorHistogram, rtol: float, atol: float) -> ErrorDistribution:

@@ -335,6 +335,16 @@ def test_output_that_is_nan_only_in_the_graph_fails(as_source: Callable[..., Sou
         validated(artifact, as_source(Faulty(lambda x: x * 2)), tmp_path)
 
 
+@pytest.mark.parametrize(("atol", "is_noted"), [(10.0, False), (1e3, True)])
+def test_atol_above_all_values_is_noted(
+    as_source: Callable[..., SourceModel], tmp_path: Path, atol: float, *, is_noted: bool
+) -> None:
+    """Any output within the tolerance would pass."""
+    source = as_source(Faulty(lambda x: torch.tanh(x) * 20))
+    notes = validated(exported(source, tmp_path), source, tmp_path, atol=atol).parity.notes
+    assert any("parity.atol 1000 is larger than every value of output" in note for note in notes) == is_noted
+
+
 def test_golden_tensors_are_limited(tmp_path: Path) -> None:
     """To the first case of any size, and further cases within the limits of bytes and cases."""
     big, small = {"x": np.zeros(3 * 2**20, np.uint8)}, {"x": np.zeros(1, np.uint8)}
