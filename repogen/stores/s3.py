@@ -19,7 +19,23 @@ _ATTEMPTS = 2
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _NOT_IMPLEMENTED = "NotImplemented"
 _MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
+_REDIRECTS = range(300, 400)
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{1,19})-(?P<last>[0-9]{1,19})")
+
+
+class _Session:
+    """A session of aiohttp that follows no redirect."""
+
+    def __init__(self, session: Any) -> None:  # noqa: ANN401 - an extra
+        self._session = session
+
+    async def request(self, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - an extra
+        """Return the response to a request."""
+        response = await self._session.request(*arguments, allow_redirects=False, **options)
+        if response.status in _REDIRECTS:
+            await response.read()
+            response.close()
+        return response
 
 
 class S3Store(FsspecStore):
@@ -35,6 +51,7 @@ class S3Store(FsspecStore):
         """Open a bucket."""
         try:
             import aiohttp  # noqa: PLC0415 - an extra
+            from aiobotocore.httpsession import AIOHTTPSession  # noqa: PLC0415 - the same
             from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - the same
             from s3fs import S3FileSystem  # noqa: PLC0415 - the same
         except ImportError as error:
@@ -53,9 +70,20 @@ class S3Store(FsspecStore):
                 _require_range(options.get("Range", ""), answer)
                 return answer
 
-        super().__init__(
-            bucket, Bounded(anon=False, use_listings_cache=False, skip_instance_cache=True, cache_regions=False)
+        class WithoutRedirects(AIOHTTPSession):  # type: ignore[misc]
+            """Follows no redirect: aiohttp would send the session token to the other host. botocore handles regions."""
+
+            async def _get_session(self, proxy_url: str | None) -> Any:  # noqa: ANN401 - no types
+                return _Session(await super()._get_session(proxy_url))
+
+        filesystem = Bounded(
+            anon=False,
+            use_listings_cache=False,
+            skip_instance_cache=True,
+            cache_regions=False,
+            config_kwargs={"http_session_cls": WithoutRedirects},
         )
+        super().__init__(bucket, filesystem)
 
     def abort_uploads(self, prefix: str) -> None:
         """Abort the multipart uploads to keys that start with ``prefix``: S3 keeps their parts otherwise."""

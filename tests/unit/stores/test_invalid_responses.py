@@ -91,3 +91,18 @@ def test_token_of_an_image_registry() -> None:
             assert isinstance(url, RepositoryUrl)
             with Registry(reference(url)) as registry, pytest.raises(PublishError, match="RecursionError"):
                 registry.digest()
+
+
+def test_redirect_of_s3_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other host would receive the session token."""
+    redirected: list[str | None] = []
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "value")
+    with responding(200, b"", redirected) as other:
+        answer = HEAD.format(status="307 Temporary Redirect", size=0, more=f"Location: {other}/bucket/m/1\r\n")
+        with hostile_server(answer.encode()) as address:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+            store = S3Store("bucket")
+            with pytest.raises(PublishError):
+                store.list("m/")
+    assert redirected == []
