@@ -71,8 +71,7 @@ class Limit:
         if magnitude is None:
             return self.rtol, max(self.share, self.smallest)
         scaled = min(self.share * magnitude.rms, self.ceiling * magnitude.median)
-        # rounded, because with another number of threads the magnitude has other last digits
-        return self.rtol, float(f"{max(scaled, self.smallest, min(self.noise, magnitude.rms)):.6g}")
+        return self.rtol, max(scaled, self.smallest, min(self.noise, magnitude.rms))
 
 
 def limits(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[str, Limit]:
