@@ -16,7 +16,7 @@ from repogen.check.fix import fix as fix_paths
 from repogen.check.settings import CheckSettings, find_settings
 from repogen.cli.completion import releases, rule_codes
 from repogen.cli.group import FILE, PATH_OR_URL, debug_option, handle_errors
-from repogen.cli.spec_option import repository_argument
+from repogen.cli.spec_option import DEFAULT_REPOSITORY, repository_argument
 from repogen.errors import ExitCode, SpecError
 from repogen.files.url import RepositoryUrl
 from repogen.reporting.annotations import finding_annotations
@@ -27,7 +27,6 @@ from repogen.reporting.sarif import sarif_document
 from repogen.reporting.text import findings_text, fixes_text, statistics_text, text_diff
 from repogen.targets import DEFAULT_RELEASE
 
-_REPOSITORY = Path("model_repository")
 _FORMATS = ("text", "json", "github", "sarif")
 
 
@@ -137,7 +136,7 @@ def _request(
     settings: CheckSettings | None,
 ) -> _Request:
     """Return what to check; an option replaces the setting."""
-    paths = tuple(repository_argument(path, str(_REPOSITORY / path)) for path in paths) or (_REPOSITORY,)
+    paths = tuple(repository_argument(path, str(DEFAULT_REPOSITORY / path)) for path in paths) or (DEFAULT_REPOSITORY,)
     if settings is None:
         return _Request(paths, target or DEFAULT_RELEASE, Selection(select, ignore))
     spec = settings.spec

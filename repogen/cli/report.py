@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from repogen.cli.group import (
     print_report,
 )
 from repogen.cli.repository import model_and_version
-from repogen.cli.spec_option import repository_argument
+from repogen.cli.spec_option import DEFAULT_REPOSITORY, repository_argument
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
 from repogen.reporting.results import REPORTS
@@ -28,11 +28,12 @@ from repogen.stores.open import run
 from repogen.stores.selection import served
 from repogen.stores.selection import version as version_of
 
-_REPOSITORY = Path("model_repository")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
-@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
+@click.argument("directory", type=REPOSITORY, default=DEFAULT_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option(
     "--output", type=FILE, metavar="FILE",
     help="HTML file to write; default: a file in --results with the name of the repository.",
@@ -55,7 +56,7 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
     throughput. Reads manifests and config.pbtxt, and does not load a model.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        rendered = api.report(repository_argument(directory, str(_REPOSITORY)), output=output, results=results)
+        rendered = api.report(repository_argument(directory, str(DEFAULT_REPOSITORY)), output=output, results=results)
         lines = [*(f"note: {note}" for note in rendered.notes), f"report: {rendered.path}"]
         print_report(lambda: "\n".join(lines), lambda: as_dict(rendered), as_json=as_json)
 
@@ -63,7 +64,12 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
 @click.command()
 @click.argument("model", metavar="NAME[@VERSION]", shell_complete=repository_models)
 @click.option(
-    "--repository", type=REPOSITORY, default=_REPOSITORY, show_default=True, metavar="DIR|URL", help="Model repository."
+    "--repository",
+    type=REPOSITORY,
+    default=DEFAULT_REPOSITORY,
+    show_default=True,
+    metavar="DIR|URL",
+    help="Model repository.",
 )
 @click.option(
     "--port", type=Integer(0, 65535), default=0, metavar="PORT", help="Port to listen on; default: a free one."

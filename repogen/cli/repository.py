@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from datetime import timedelta
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +27,12 @@ from repogen.cli.group import (
     tracking_option,
 )
 from repogen.cli.signing import Signing, Trust, signing_options, trust_options
-from repogen.cli.spec_option import load_optional_tracking_spec, named_repository, repository_argument
+from repogen.cli.spec_option import (
+    DEFAULT_REPOSITORY,
+    load_optional_tracking_spec,
+    named_repository,
+    repository_argument,
+)
 from repogen.errors import ExitCode, SpecError
 from repogen.files.url import is_model_uri
 from repogen.reporting.deploy_text import deploy_text
@@ -43,11 +48,13 @@ from repogen.reporting.repository_text import (
     versions_text,
 )
 
-_REPOSITORY = Path("model_repository")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _repository_option = click.option(
     "--repository",
     type=REPOSITORY,
-    default=_REPOSITORY,
+    default=DEFAULT_REPOSITORY,
     show_default=True,
     metavar="DIR|URL",
     help="Model repository, such as s3://bucket/models.",
@@ -86,7 +93,7 @@ def versions(
 
 
 @click.command()
-@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
+@click.argument("directory", type=REPOSITORY, default=DEFAULT_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Verify only this model; repeatable.")
 @trust_options
 @json_option

@@ -18,7 +18,8 @@ from repogen.spec.load import load_spec, load_tracking_spec
 if TYPE_CHECKING:
     from repogen.spec.models import Spec
 
-_SPEC, _REPOSITORY = Path(working_directory.SPEC), Path(working_directory.REPOSITORY)
+DEFAULT_REPOSITORY = Path(working_directory.REPOSITORY)
+_SPEC = Path(working_directory.SPEC)
 
 
 def load_optional_spec(path: Path | None) -> Spec | None:
@@ -45,7 +46,7 @@ def spec_or_default(path: Path | None) -> Path:
 
 def repository_or_default(path: Path | None) -> Path:
     """Return the repository of a command that runs the code of its models, or model_repository if it names none."""
-    return require_own(_REPOSITORY) if path is None else repository_argument(path, f"--model {path}")
+    return require_own(DEFAULT_REPOSITORY) if path is None else repository_argument(path, f"--model {path}")
 
 
 def repository_argument(path: Path, argument: str) -> Path:
@@ -58,9 +59,9 @@ def repository_argument(path: Path, argument: str) -> Path:
     Raises:
         SpecError: It is.
     """
-    if len(path.parts) == 1 and not os.path.lexists(path) and is_directory(_REPOSITORY / path):
+    if len(path.parts) == 1 and not os.path.lexists(path) and is_directory(DEFAULT_REPOSITORY / path):
         raise SpecError(
-            f"{path} does not exist, but {_REPOSITORY} has a model with this name",
+            f"{path} does not exist, but {DEFAULT_REPOSITORY} has a model with this name",
             f"pass {argument}",
             code="repository.missing",
         )

@@ -50,7 +50,7 @@ class Trust:
                 yield entry, None
 
     def files(self, directories: Iterable[Path]) -> Iterator[Path]:
-        """Yield at most 10,000 files of directories; of a directory that only these users can change, none below it."""
+        """Yield at most 10,000 files of directories; those below one only if other users can change it."""
         return islice(self._files(directories), _MAX_FILES)
 
     def _files(self, directories: Iterable[Path]) -> Iterator[Path]:

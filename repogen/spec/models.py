@@ -76,7 +76,7 @@ class InputSpec(Section):
     shape: tuple[ShapeItem, ...] = Field(description="Full shape with the batch: sizes, and names of dynamic dims")
     range: Range | None = Field(
         default=None,
-        description="Lowest and highest random value, for integers; inputs of 8 and more values contain both",
+        description="Lowest and highest random value, for integers; an input with at least 8 values contains both",
     )
     fill: Literal["zeros", "ones"] | None = Field(
         default=None, description="Example values that are all 0 or all 1, instead of random values"

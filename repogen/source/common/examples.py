@@ -77,7 +77,7 @@ class DrawnExamples:
 
 
 _MIN_FOR_ENDS = 8
-"""Values of an input of which one is the lowest of the range, and one the highest."""
+"""Random inputs with at least this many values contain both ends of their range."""
 
 
 def _zeros(spec: InputSpec, sizes: Mapping[str, int]) -> Array:
@@ -114,8 +114,8 @@ def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Ar
         raise SourceError(f"input {name!r} is {spec.dtype} and has neither range nor fill", code="source.no-range")
     low, high = spec.range
     array = np.asarray(rng.integers(low, high, shape, dtype=np.int64, endpoint=True), dtype)
-    # A table of the model may be one row too small, and random values seldom show it. In a smaller array, a row of two
-    # values would often be a special one, such as a text that is only padding.
+    # A table of the model may be one row too small, and random values seldom show it. In a small array, the ends would
+    # often make special rows, such as a text that is only padding.
     if array.size >= _MIN_FOR_ENDS:
         array.flat[rng.choice(array.size, 2, replace=False, shuffle=False)] = low, high
     return array

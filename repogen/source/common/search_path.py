@@ -1,4 +1,4 @@
-"""Imports user code without that of other users, who can create files in a directory such as ``/tmp``."""
+"""Imports user code, but not what other users created in a directory such as ``/tmp``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def require_own(file: Path, base: Path) -> None:
         base: Directory of the spec.
 
     Raises:
-        SourceError: It was, or the directory is one such as ``/tmp``.
+        SourceError: It was, or its directory is like ``/tmp``.
     """
     _require_own_directory(file.parent)
     if is_foreign_in_public(file, base):

@@ -237,7 +237,7 @@ def open_checkpoint(
             )
         if is_like_tmp(directory) or is_foreign_in_public(directory, Path("/")):
             raise SourceError(
-                f"{directory} contains Python code, and belongs to another user or other users can create files in it",
+                f"{directory} contains Python code, but belongs to another user, or other users can add files to it",
                 "copy the model to your own directory, or set HF_HOME to one",
                 code="working-directory.foreign",
                 where=name,

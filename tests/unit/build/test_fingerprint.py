@@ -15,7 +15,15 @@ import pytest
 from repogen import plugins
 from repogen.artifacts.built_model import ImportedCode
 from repogen.build import verified
-from repogen.build.fingerprint import _installed_versions, build_inputs, changes, fingerprint, spec_digest, spec_parts
+from repogen.build.fingerprint import (
+    _installed_versions,
+    build_inputs,
+    changes,
+    current_inputs,
+    fingerprint,
+    spec_digest,
+    spec_parts,
+)
 from repogen.repository.digest import sha256_bytes
 from repogen.spec.load import load_spec
 
@@ -94,6 +102,15 @@ def test_fingerprint_contains_every_input(project: Path) -> None:
     rest = {"repogen", "template:config.pbtxt.j2", "template:ensemble.pbtxt.j2"}
     assert expected == {key: value for key, value in inputs.items() if key not in rest}
     assert rest <= set(inputs)
+
+
+def test_absolute_path_in_a_manifest_is_not_read(project: Path) -> None:
+    """No build records one, and the digest of a private file would be compared."""
+    private = project.parent / "private.py"
+    private.write_text("x = 1\n")
+    key = f"file:{private}"
+    inputs = current_inputs({key: sha256_bytes(private.read_bytes())}, load_spec(project / "repogen.yaml"), "m")
+    assert key not in inputs
 
 
 def test_clone_in_another_directory_is_unchanged(project: Path, tmp_path: Path) -> None:

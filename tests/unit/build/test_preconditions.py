@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -108,6 +109,17 @@ def test_step_that_is_not_published(tmp_path: Path) -> None:
     spec = write_spec(tmp_path, a=PLAIN, e=ensemble_of("a"))
     assert errors(spec, models=("e",))["e"][0] == "stage.no-step"
     assert errors(spec) == {}
+
+
+@pytest.mark.parametrize("planted", ["a", "a/1"])
+def test_step_of_another_user(tmp_path: Path, publish_version: Callable[..., Path], planted: str) -> None:
+    """Another user created it in a repository like /tmp, and the build would run its code."""
+    spec = write_spec(tmp_path, a=PLAIN, e=ensemble_of("a"))
+    publish_version(spec, "a")
+    os.chown(spec.repository / planted, 65534, -1)
+    assert errors(spec, models=("e",)) == {}
+    (spec.repository / planted).parent.chmod(0o1777)
+    assert errors(spec, models=("e",))["e"][0] == "publish.foreign-model"
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, None), (2, "config.step-version")])

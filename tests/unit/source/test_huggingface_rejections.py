@@ -119,7 +119,7 @@ def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monk
     for mode, owner in ((0o1777, -1), (0o755, 65534)):
         os.chown(model, owner, owner)
         model.chmod(mode)
-        with pytest.raises(SourceError, match="contains Python code, and belongs to another user or") as caught:
+        with pytest.raises(SourceError, match="contains Python code, but belongs to another user, or") as caught:
             load_source(ModelSpec.model_validate({"source": trusted}), tmp_path)
         assert caught.value.code == "working-directory.foreign"
 

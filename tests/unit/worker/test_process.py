@@ -442,6 +442,14 @@ def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: p
         outcome.model()
 
 
+def test_modules_of_transformers_are_private(tmp_path: Path) -> None:
+    """HF_HOME may be shared, and transformers imports what is in its directory of modules."""
+    sent = job(tmp_path, "def build(): raise RuntimeError(os.environ['HF_MODULES_CACHE'])")
+    outcome = run_worker(sent, Silent(), threading.Event())
+    with pytest.raises(SourceError, match=f"{sent.work_dir}/"):
+        outcome.model()
+
+
 @pytest.mark.parametrize(("mode", "status"), [(0o1777, 1), (0o755, 0)])
 def test_started_python_does_not_import_from_a_public_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, status: int
