@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import importlib.util
+import json
+import os
+import re
 import shutil
 import stat
 import subprocess
@@ -16,16 +20,19 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from pydantic import TypeAdapter
 
 from repogen.errors import ServerError
 from repogen.files import open_regular
 from repogen.repository.digest import sha256_file
+from repogen.serving import limited_pip
 from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from repogen.artifacts.progress import Progress
 
@@ -44,17 +51,9 @@ _MAX_EXPANSION = 64
 _MAX_SMALL_WHEEL_BYTES = 2**28
 # zipfile unpacks as many bytes of any other as a block contains, whatever size is declared: gigabytes
 _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-# --only-binary does not apply to the URLs that a wheel's metadata may require: pip would run the build of an archive
-_ONLY_WHEELS = """
-import os, runpy, sys
-def refuse(event, arguments):
-    if event == "subprocess.Popen":
-        program = os.fspath(arguments[0] or arguments[1][0])
-        if program == sys.executable or os.path.basename(program) in {"git", "hg", "svn", "bzr"}:
-            raise PermissionError("repogen accepts only wheels: no package is built from source, or cloned")
-sys.addaudithook(refuse)
-runpy.run_module("pip", run_name="__main__", alter_sys=True)
-"""
+_LOCAL_SOURCES = re.compile(r"(?:global|install|download|:env:)\.(?:find-links|(?:extra-)?index-url)=(.+)")
+_PAGES = frozenset({".html", ".htm"})
+_INDEX = "simple"
 
 
 @dataclass(frozen=True)
@@ -164,6 +163,7 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
 def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run pip with the user's configuration of indexes, but without the user's constraints; it builds nothing.
 
+    Of the wheels on this machine, it reads those in directories of that configuration only, whatever an index links to.
     Modules in the working directory do not replace those of Python.
 
     Args:
@@ -174,9 +174,37 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
         ServerError: There is no pip.
     """
     options = ("--quiet", "--disable-pip-version-check")
-    command = [python_with_pip(), "-P", "-c", _ONLY_WHEELS, arguments[0], *options, *arguments[1:]]
+    python = [python_with_pip(), "-P"]
     environment = without_secrets() | {"TMPDIR": str(folder)}
     environment.pop("PIP_CONSTRAINT", None)
+    configuration = _run([*python, "-m", "pip", "config", "list", "--disable-pip-version-check"], environment)
+    if configuration.returncode != 0:  # pip would report the same
+        return configuration
+    directories = json.dumps([str(folder), *_local_sources(configuration.stdout)])
+    return _run([*python, limited_pip.__file__, directories, arguments[0], *options, *arguments[1:]], environment)
+
+
+def _local_sources(configuration: str) -> list[str]:
+    r"""Return the directories that a configuration of pip names as indexes or for links.
+
+    An index that is a directory ``simple`` links to files in the directory above, and a page to files in its own.
+
+    >>> _local_sources("global.index-url='https://pypi.org/simple'\n:env:.find-links='/usr file:///srv/b%20c/x.html'")
+    ['/usr', '/srv/b c/x.html', '/srv/b c']
+    >>> _local_sources("install.extra-index-url='file:///srv/mirror/simple/'")
+    ['/srv/mirror/simple', '/srv/mirror']
+    """
+    directories = []
+    for source in " ".join(map(ast.literal_eval, _LOCAL_SOURCES.findall(configuration))).split():
+        is_url = source.startswith("file:")
+        name = url2pathname(urlsplit(source).path) if is_url else source
+        path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path raises if there is no such user
+        if is_url or path.exists():
+            directories += [path, *([path.parent] if path.suffix in _PAGES or path.name == _INDEX else [])]
+    return list(map(str, directories))
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         env=environment,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
@@ -21,7 +25,7 @@ from repogen.serving import wheels
 from repogen.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -206,6 +210,86 @@ def test_nothing_is_built(index: Path, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="only wheels"):
         pack(("repogen-user==1.0",), (CURRENT,), tmp_path / "packed")
     assert not ran.exists()
+
+
+@contextmanager
+def served_index(name: str, link: str, file: bytes | None, paths: list[str]) -> Iterator[str]:
+    """Serve an index whose every page links to one wheel, and yield its URL.
+
+    Args:
+        name: Name of the wheel.
+        link: URL of the link.
+        file: The content of ``/NAME``; None redirects to ``link``.
+        paths: Receives the paths of the requests.
+    """
+
+    class Index(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            is_wheel = self.path == f"/{name}"
+            content = file or b"" if is_wheel else f'<a href="{link if file else f"/{name}"}">{name}</a>'.encode()
+            self.send_response(302 if is_wheel and file is None else 200)
+            if is_wheel and file is None:
+                self.send_header("Location", link)
+            self.send_header("Content-Type", "application/octet-stream" if is_wheel else "text/html")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "max-age=3600")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/simple"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def use_index(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
+    """Set the variables with which pip has one index and an own cache."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    monkeypatch.setenv("PIP_CACHE_DIR", str(cache))
+    monkeypatch.setenv("PIP_TRUSTED_HOST", "127.0.0.1")  # pip caches responses of https and of trusted hosts
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_an_index_cannot_name_a_wheel_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_linked: bool
+) -> None:
+    """It is not published, whether a page links to it or a download redirects to it; a configured directory works."""
+    private = tmp_path / "private"
+    private.mkdir()
+    wheel(private, "repogen_secret", "py3-none-any", {"repogen_secret.py": "KEY = 1\n"})
+    path = private / "repogen_secret-1.0-py3-none-any.whl"
+    with served_index(path.name, path.as_uri(), b"unused" if is_linked else None, []) as url:
+        use_index(monkeypatch, url, tmp_path / "cache")
+        with pytest.raises(SourceError, match=f"links to {path}, a file of this machine|redirect") as caught:
+            pack(("repogen-secret==1.0",), (CURRENT,), tmp_path / "packed")
+        assert "Traceback" not in str(caught.value)
+        if is_linked:
+            monkeypatch.setenv("PIP_FIND_LINKS", str(private))
+            pack(("repogen-secret==1.0",), (CURRENT,), tmp_path / "packed")
+            assert (tmp_path / "packed/result/packages/common/repogen_secret.py").is_file()
+
+
+def test_a_cached_wheel_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip's cache is not a directory of its configuration, but pip itself stored what it contains."""
+    wheel(tmp_path, "repogen_pure", "py3-none-any", {"repogen_pure.py": ""})
+    path = tmp_path / "repogen_pure-1.0-py3-none-any.whl"
+    paths: list[str] = []
+    with served_index(path.name, f"/{path.name}", path.read_bytes(), paths) as url:
+        use_index(monkeypatch, url, tmp_path / "cache")
+        for number in range(2):
+            pack(("repogen-pure==1.0",), (CURRENT,), tmp_path / f"packed{number}")
+    assert paths.count(f"/{path.name}") == 1
 
 
 @pytest.mark.usefixtures("index")
