@@ -201,6 +201,7 @@ class Best(nn.Module):
 def test_python_code_is_exported(kind: Any, *, dynamo: bool) -> None:
     """The graph agrees at another size, and nothing remains changed."""
     model = kind().eval()
+    torch.distributions.Distribution.set_default_validate_args(True)  # torch.compile in other tests sets False
     content: Any = io.BytesIO()
     options: Any = {"dynamic_shapes": ({0: "n"},)} if dynamo else {"dynamic_axes": {"x": {0: "n"}}}
     with exportable_python(model):
