@@ -24,8 +24,8 @@ class _Limits:
     """An audit hook that ends pip."""
 
     def __init__(self, directories: list[str]) -> None:
-        given = [Path(directory).absolute() for directory in directories]
-        self._directories = frozenset({*given, *(directory.resolve() for directory in given)})
+        paths = [Path(directory).absolute() for directory in directories]
+        self._directories = frozenset({*paths, *(path.resolve() for path in paths)})
         self._is_reading = False
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
