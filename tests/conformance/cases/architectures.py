@@ -83,7 +83,8 @@ CASES = (
         "efficientnet",
         LARGE_IMAGE,
         "rejected:parity.drift",
-        "ONNX Runtime 1.19.2 divides average pooling with ceil_mode by the whole window; later ones do not",
+        "in average pooling with ceil_mode, ONNX Runtime 1.19.2 divides by the size of the whole window; "
+        "later versions do not",
     ),
     _built("mobilenet", IMAGE),
     _built("segformer", IMAGE),

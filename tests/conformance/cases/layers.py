@@ -22,7 +22,7 @@ CASES = (
         "windows",
         "Windows",
         signature({"time": (4, 24)}, x="float32 batch time 4"),
-        "PyTorch also accepts only multiples of four",
+        "PyTorch, like the graph, accepts only multiples of four",
     ),
     _case("in_place", "InPlace", why="its input is changed in place, each row independently"),
     _case("einsum", "Einsum", _STEPS),

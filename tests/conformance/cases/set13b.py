@@ -112,7 +112,8 @@ CASES = (
         "proposal_budget",
         "ProposalBudget",
         "single",
-        "rows affect each other if a batch has more than 100 positive scores; images of 20 anchors seldom do",
+        "rows affect each other if a batch has more than 100 positive scores; "
+        "a batch of images with 20 anchors each seldom has that many",
         signature(deltas="float32 batch 20 4", logits="float32 batch 20"),
     ),
     _case("rois_of_images", "RoisOfImages", "single", "axis 0 of regions is not that of images", _REGIONS),

@@ -55,7 +55,7 @@ CASES = (
         "int8_cache",
         "Int8Cache",
         "batch",
-        "each row has its own cache, scales and place",
+        "each row has its own cache, scales and position in the cache",
         {"examples": "set14b.py:token_and_int8_cache", "dims": _BATCH},
     ),
     _case(
@@ -70,7 +70,7 @@ CASES = (
         "span_marker",
         "SpanMarker",
         "batch",
-        "spans within each row; equal scores are only those of missing spans, which are -1",
+        "spans within each row; the only scores that are equal are those of missing spans, which are -1",
         _WORDS,
     ),
     _case(
