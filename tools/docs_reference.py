@@ -141,7 +141,10 @@ EXIT_CODES = {
         "repository could not be read or written, the disk is full or no memory is left, or there are too many "
         "processes or open files"
     ),
-    8: "MLflow could not be reached, or its entries were changed",
+    8: (
+        "MLflow could not be reached or returned an error, its files are missing or were modified, or another process "
+        "changed its entries at the same time"
+    ),
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP; `serve` and `view` end with 0",
 }

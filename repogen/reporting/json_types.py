@@ -854,7 +854,7 @@ class ComparisonRowDocument(TypedDict):
     memory_bytes: int | None
     """Largest resident memory of the server; null if it was not measured"""
     ratio: EstimateDocument | None
-    """Speedup of the tuned config over this one, in the same round; null for the tuned config, or if it failed"""
+    """Speedup of the tuned config over this config, in the same round; null for `tuned`, or if `tuned` failed"""
     violations: list[str]
     """Constraints that the medians violate"""
 

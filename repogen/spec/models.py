@@ -308,7 +308,8 @@ class TargetSpec(Section):
 
     triton: Release = Field(default="24.10", description='Triton release in quotes, such as "24.10"')
     device: Literal["cpu", "gpu"] = Field(
-        default="cpu", description="Device of graphs without instance_group; Python code without it runs on the CPU"
+        default="cpu",
+        description="Device of ONNX models without an instance_group; Python models without one run on the CPU",
     )
 
 
