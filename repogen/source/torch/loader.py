@@ -14,6 +14,7 @@ from repogen.errors import SourceError
 from repogen.source.common.formats import check_archive
 from repogen.source.common.inputs import find_inputs
 from repogen.source.torch.eager import examine, source_from_module
+from repogen.source.torch.initial_values import random_storages
 from repogen.source.torch.module import make_module, prepare
 from repogen.source.torch.scan_script import load_script
 from repogen.source.torch.weights import load_weights
@@ -66,8 +67,9 @@ def in_either_precision(load: LoadInPrecision) -> SourceModel:
 
 def _load(request: SourceRequest[TorchSource], *, keep_bfloat16: bool) -> SourceModel:
     options, model, root = request.options, request.model, request.root
-    built = make_module(options.factory, options.kwargs, root)
-    weights_notes = () if options.weights is None else load_weights(built, root / options.weights)
+    with random_storages() as storages:
+        built = make_module(options.factory, options.kwargs, root)
+    weights_notes = storages.note(built) if options.weights is None else load_weights(built, root / options.weights)
     module, notes = prepare(built, options.dtype, keep_bfloat16=keep_bfloat16)
     if isinstance(module, torch.jit.ScriptModule):
         source = _source_from_script(module, model, root)

@@ -62,7 +62,7 @@ def test_module_signature(load: Load) -> None:
     source = load(LINEAR)
     assert [(s.name, s.dtype, s.shape) for s in source.signature.inputs] == [("x", "float32", ("batch", 4))]
     assert [(s.name, s.dtype, s.shape) for s in source.signature.outputs] == [("output", "float32", (2, 2))]
-    assert (source.dims, source.notes) == ({"batch": DimRange(1, 8, 2)}, ())
+    assert source.dims == {"batch": DimRange(1, 8, 2)}
 
 
 def test_seed_determines_the_weights(load: Load) -> None:
@@ -137,12 +137,24 @@ def test_inputs_that_match_a_dict_in_part_are_rejected(load: Load) -> None:
     assert (error.code, "batch_a, batch_b" in error.message) == ("source.inputs-mixed", True)
 
 
+def test_random_initial_values_are_noted(load: Load) -> None:
+    """The note names a parameter for which no trained values were loaded."""
+    code = """
+    def build():
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        model.load_state_dict({"0.weight": torch.ones(4, 4), "0.bias": torch.ones(4)}, strict=False)
+        return model.eval()
+    """
+    (note,) = load(code).notes
+    assert note.startswith("2 of 4 parameters have random initial values, for example 1.weight: the factory did not")
+
+
 def test_training_mode_is_fixed_with_a_note(load: Load) -> None:
     """The note names the affected layers."""
     source = load("def build(): return nn.Sequential(nn.Linear(4, 2), nn.Dropout())\n")
     assert isinstance(source.origin, Eager)
     assert not source.origin.module.training
-    assert source.notes == ("the model was in training mode; repogen called model.eval(); this affects 1",)
+    assert "the model was in training mode; repogen called model.eval(); this affects 1" in source.notes
 
 
 def test_quantized_layers_are_not_in_training_mode(load: Load) -> None:
@@ -152,7 +164,7 @@ def test_quantized_layers_are_not_in_training_mode(load: Load) -> None:
     def build():
         return nn.Sequential(nn.Linear(4, 2)).eval().append(quantized.Dropout())
     """
-    assert not load(code).notes
+    assert not any("training mode" in note for note in load(code).notes)
 
 
 def test_submodule_that_stays_in_training_mode_is_rejected(load: Load) -> None:
