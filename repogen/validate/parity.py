@@ -367,14 +367,51 @@ def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: Sweep
     except SourceError as error:
         if case.probing:
             return None
-        raise _declared_size_error(source, case, error) from error
+        raise _value_error(source, case, error) or _declared_size_error(source, case, error) from error
     if reason := has_nan(outputs):
         raise ParityError(
             f"the {original_name(source)} itself returns NaN at {case.name}: {reason}",
-            source.declare or "check the weights and the example inputs: outputs with NaN cannot be compared",
+            source.declare or _nan_hint(inputs),
             code="parity.not-finite",
         )
     return outputs
+
+
+def _nan_hint(inputs: Arrays) -> str:
+    masks = [
+        name
+        for name, array in inputs.items()
+        if array.dtype.kind in "biu" and array.ndim > 1 and array.size and not array.any(axis=-1).all()
+    ]
+    if masks:
+        return (
+            f"a row of {masks[0]} has only zeros; if it is a mask that must keep one position, set examples: with such "
+            "masks, or fill: ones"
+        )
+    return "check the weights and the example inputs: outputs with NaN cannot be compared"
+
+
+def _value_error(source: SourceModel, case: SweepCase, error: SourceError) -> ExportError | None:
+    """Return the error about integers that the original does not accept; None if it fails because of its sizes."""
+    arrays, accepted = (source.examples(sizes, case.seed) for sizes in (case.sizes, source.example_sizes))
+    integers = {name: array for name, array in arrays.items() if array.dtype.kind in "iu" and accepted[name].size}
+    if not integers or not any(array.size for array in integers.values()):
+        return None
+    try:
+        source.reference(
+            {**arrays, **{name: np.resize(accepted[name], array.shape) for name, array in integers.items()}}
+        )
+    except SourceError:
+        return None
+    values = ", ".join(f"{name}: {array.min()} to {array.max()}" for name, array in integers.items() if array.size)
+    return ExportError(
+        f"the {original_name(source)} itself fails for some values at {case.name} ({values}): {error.message}",
+        "an integer input may exceed a table of the model, such as its vocabulary or positions: correct range: in the "
+        "spec, or the examples",
+        code=error.code,
+        where=error.where,
+        details=error.details,
+    )
 
 
 def _declared_size_error(source: SourceModel, case: SweepCase, error: SourceError) -> ExportError:

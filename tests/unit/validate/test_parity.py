@@ -18,15 +18,16 @@ from torch import nn
 
 from repogen.artifacts.built_model import OnnxArtifact, OutputDifference, ParityCase, ParityReport
 from repogen.artifacts.tensors import TensorSpec
-from repogen.errors import ConfigError, ExportError, ParityError
+from repogen.errors import ConfigError, ExportError, ParityError, SourceError
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions, normalize
 from repogen.repository.golden import golden_from_json
-from repogen.spec.models import ExportSpec, ModelSpec, ParitySpec
+from repogen.source.common.examples import DrawnExamples
+from repogen.spec.models import ExportSpec, InputSpec, ModelSpec, ParitySpec
 from repogen.targets import targets
 from repogen.validate.compare import Comparison
 from repogen.validate.golden import GoldenRecorder
-from repogen.validate.parity import check_parity, drift_error
+from repogen.validate.parity import _expected_outputs, check_parity, drift_error
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 from repogen.validate.sweep import SweepCase
@@ -361,6 +362,41 @@ def test_valid_graph_passes_the_structure_check(artifact: OnnxArtifact) -> None:
     """As it passes onnx.checker."""
     assert check_structure(artifact, TARGET) is None  # type: ignore[func-returns-value]
     onnx.checker.check_model(artifact.path, full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("lookup", "code", "words"),
+    [
+        (lambda ids: np.arange(7)[ids], "source.forward", r"some values at batch=8 seed=1 \(ids: 0 to 7\): index 7 is"),
+        (lambda ids: np.ones(4)[: len(ids)] + ids, "source.declared-size", r"fails at batch=8 \("),
+    ],
+)
+def test_integers_outside_a_table_are_not_a_problem_of_the_size(
+    source: SourceModel, lookup: Callable[[Array], Array], code: str, words: str
+) -> None:
+    """The hint is about the range, unless other integers fail as well."""
+
+    def reference(inputs: Arrays) -> dict[str, Array]:
+        try:
+            return {"y": lookup(inputs["ids"])}
+        except (IndexError, ValueError) as error:
+            raise SourceError(str(error), code="source.forward") from error
+
+    examples = DrawnExamples({"ids": InputSpec.model_validate({"dtype": "int64", "shape": ["batch"], "range": [0, 7]})})
+    categories = replace(source, reference=reference, examples=examples)
+    case = SweepCase({"batch": 8}, 1, required=True)
+    with pytest.raises(ExportError, match=words) as caught:
+        _expected_outputs(categories, examples(case.sizes, case.seed), case)
+    assert (caught.value.code, "correct range:" in caught.value.hint) == (code, code == "source.forward")
+
+
+def test_mask_of_zeros_is_named_if_an_output_is_nan(source: SourceModel) -> None:
+    """A softmax over masked positions only is the usual reason."""
+    mask = np.array([[1, 0], [0, 0]])
+    masked = replace(source, reference=lambda inputs: {"y": inputs["mask"] * np.float32(np.nan)})
+    with pytest.raises(ParityError) as caught:
+        _expected_outputs(masked, {"mask": mask}, SweepCase({"batch": 2}, 0, required=True))
+    assert caught.value.hint.startswith("a row of mask has only zeros")
 
 
 def test_failing_dim_is_reported_with_its_working_sizes(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
