@@ -41,8 +41,8 @@ _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES,
 SIGNATURE_CODE = "verify.signature"
 """The code of the error for a version or model without the required signature."""
 _SIGN_HINT = (
-    "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it; `repogen verify` "
-    "shows all differences"
+    "sign it with `repogen sign`, or a registered version with `repogen build --force --sign-key`, and promote it; "
+    "or require the key that signed it; `repogen verify` shows all differences"
 )
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"

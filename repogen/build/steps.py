@@ -198,7 +198,7 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
         partial(first_golden_inputs, built.golden_dir),
         {step.model: neighbor_at(session.private_repository / step.model) for step in steps},
     )
-    options = RenderOptions(target_of(spec.release), spec.templates, spec.root, spec.gpu)
+    options = RenderOptions(target_of(spec.release), spec.templates, spec.root, spec.gpu, spec.ignored_rules)
     if spec.templates is None:
         return configure(name, spec.models[name], verified, options)
     renderer = partial(render_template, session.staging / "work" / name, session.cancelled)

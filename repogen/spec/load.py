@@ -296,6 +296,7 @@ def _spec(path: Path, file: SpecFile, completed: Node, release: str | None) -> S
         display_path=str(path),
         gpu=file.target.device == "gpu",
         notes=tuple(_release_notes(file, release)),
+        ignored_rules=file.check.ignore,
     )
 
 

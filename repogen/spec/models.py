@@ -370,6 +370,7 @@ class Spec:
         gpu: Whether models without instance_group run on GPUs.
         notes: What the user should know about the whole spec.
         registry: URIs of the MLflow server and registry of ``mlflow`` sources, without credentials; empty if not known.
+        ignored_rules: Codes of rules, or their first characters, whose warnings are not reported.
     """
 
     path: Path
@@ -383,6 +384,7 @@ class Spec:
     gpu: bool = False
     notes: tuple[str, ...] = ()
     registry: str = ""
+    ignored_rules: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:

@@ -34,7 +34,7 @@ from repogen.triton_config.text.compare import differences
 from repogen.triton_config.text.parse import parse, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
@@ -90,7 +90,9 @@ def configure(
     parsed = parse(text, origin)
     _check_equal(name, differences(expected, parsed), origin)
     _check_files(name, parsed, named_files)
-    _check_rules(name, parsed, _findings(name, parsed, verified, options.target))
+    findings = _findings(name, parsed, verified, options.target)
+    _check_rules(name, parsed, findings)
+    notes += tuple(_warnings(findings, options.ignored_rules))
     return ModelConfig(name, text, facts.max_batch_size, artifact.signature, named_files, notes)
 
 
@@ -193,8 +195,15 @@ def _check_files(name: str, config: Message, files: Sequence[NamedFile]) -> None
         )
 
 
+def _warnings(findings: Sequence[Finding], ignored_rules: tuple[str, ...]) -> Iterator[str]:
+    """Yield a note for each finding that `repogen check` would report as a warning."""
+    for finding in findings:
+        if finding.severity == "warning" and not finding.code.startswith(ignored_rules):
+            yield f"{finding.code} {finding.message}: {finding.hint}"
+
+
 def _check_rules(name: str, config: Message, findings: Sequence[Finding]) -> None:
-    """Raise ConfigError if a finding is an error; warnings are reported by `repogen check` only."""
+    """Raise ConfigError if a finding is an error."""
     errors = errors_of(findings)
     if not errors:
         return

@@ -82,12 +82,14 @@ class RenderOptions:
         templates: The spec's directory of template overrides.
         root: Directory of the spec, which its paths are relative to.
         gpu: Whether ONNX models run on GPUs if the spec has no instance_group.
+        ignored_rules: Codes of rules, or their first characters, whose warnings are not reported.
     """
 
     target: Target
     templates: Path | None = None
     root: Path = Path()
     gpu: bool = False
+    ignored_rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

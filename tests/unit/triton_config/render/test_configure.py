@@ -697,3 +697,14 @@ def test_config_states_whether_rows_were_compared(compared: bool, origin: str) -
     batch = BatchReport(batchable=False, max_batch_size=0, reason="a reason", compared=compared)
     config = configure("digits", spec(), VerifiedModel(artifact(DIGITS), batch), RenderOptions(TARGET, None))
     assert f"max_batch_size: 0  # {origin}\n" in config.text
+
+
+def test_warnings_of_rules_are_notes() -> None:
+    """They are those that `repogen check` would report, except for those that the spec ignores."""
+    month = Signature((TensorSpec("month", "int64", ("batch",)),), (TensorSpec("y", "float32", ("batch", 2)),))
+    model = spec(TritonSpec.model_validate({"dynamic_batching": {}}))
+    for ignored, expected in (((), ["RG134"]), (("RG1",), [])):
+        config = configure(
+            "digits", model, VerifiedModel(artifact(month), batches(8)), RenderOptions(TARGET, ignored_rules=ignored)
+        )
+        assert [note.partition(" ")[0] for note in config.notes] == expected
