@@ -112,7 +112,9 @@ def _values(model: ModelSpec) -> Findings:
             yield from _range(path, declared)
         elif "int" in declared.dtype and declared.fill is None and needs_values and name not in derived:
             what = f"{declared.dtype} has neither range nor fill, and random integers may be invalid"
-            yield Finding(path, what, "range: [0, 30521] (inclusive), or fill: ones")
+            example = "[0, 255]" if declared.dtype == "uint8" else "[LOWEST, HIGHEST]"
+            hint = f"write the values that the model accepts: range: {example}, both inclusive, or fill: ones"
+            yield Finding(path, what, hint)
 
 
 def _range(path: tuple[str, ...], declared: InputSpec) -> Findings:

@@ -85,7 +85,18 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "models.m.inputs.x",
             (
                 "int64 has neither range nor fill, and random integers may be invalid"
-                " (range: [0, 30521] (inclusive), or fill: ones)"
+                " (write the values that the model accepts: range: [LOWEST, HIGHEST], both inclusive, or fill: ones)"
+            ),
+        ),
+    ),
+    "byte without values": (
+        integer(dtype="uint8"),
+        (
+            "4:14",
+            "models.m.inputs.x",
+            (
+                "uint8 has neither range nor fill, and random integers may be invalid"
+                " (write the values that the model accepts: range: [0, 255], both inclusive, or fill: ones)"
             ),
         ),
     ),
