@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from repogen.errors import SourceError
@@ -107,9 +108,11 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
             )
         return Call((), dict(zip(names, placeholders, strict=True)))
     if matching:
-        others = ", ".join(name for name in names if name not in by_name)
+        unknown = [name for name in names if name not in by_name]
+        unused = sorted(by_name.difference(names))
+        noun = "parameter" if len(unknown) == 1 else "parameters"
         raise SourceError(
-            f"inputs {others} are not parameters of {signature}, but {', '.join(matching)} are",
+            f"{signature} has no {noun} {', '.join(_with_suggestion(name, unused) for name in unknown)}",
             "use the names of forward's parameters for all inputs, or for none (they are then passed by position)",
             code="source.inputs-mixed",
         )
@@ -127,6 +130,12 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
             code="source.inputs-count",
         )
     return Call(placeholders, {})
+
+
+def _with_suggestion(name: str, unused: list[str]) -> str:
+    """Return a name in quotes, with the similar one of the unused parameters if there is one."""
+    similar = get_close_matches(name, unused, n=1)
+    return f"{name!r} (did you mean {similar[0]!r}?)" if similar else repr(name)
 
 
 def _accepts_any_count(parameters: Parameters) -> bool:

@@ -104,6 +104,23 @@ def test_declared_inputs_are_passed_by_name_or_position() -> None:
     assert named_call(parameters("*, a"), ("a",)) == Call((), {"a": Placeholder(0)})
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("input_id", "attention_mask"), "parameter 'input_id' (did you mean 'input_ids'?)"),
+        (("input_ids", "x"), "parameter 'x'"),
+        (("input_ids", "input_id"), "parameter 'input_id'"),
+        (("input_id", "attention_mask", "x"), "parameters 'input_id' (did you mean 'input_ids'?), 'x'"),
+    ],
+)
+def test_names_that_are_not_parameters(names: tuple[str, ...], words: str) -> None:
+    """The message has them, each with the similar parameter that no input uses."""
+    with pytest.raises(SourceError) as caught:
+        named_call(parameters("input_ids, attention_mask"), names)
+    assert caught.value.code == "source.inputs-mixed"
+    assert caught.value.message == f"forward(input_ids, attention_mask) has no {words}"
+
+
 def test_forward_of_any_keywords_gets_inputs_by_name() -> None:
     """``forward(**batch)`` has no parameter of that name."""
     parameters = inspect.signature(lambda **batch: batch).parameters
