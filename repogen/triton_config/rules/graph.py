@@ -157,12 +157,14 @@ def _input_name_findings(config: ModelConfig, signature: Signature, spare: Seque
     available = {*required, *(spec.name for spec in spare)}
     declared = {tensor.name: index for index, tensor in enumerate(config.input)}
     fed_names = {name for name, _ in triton_fed_inputs(config)}
+    unknown = [name for name in declared if name not in available]
+    suggestions = {name: _similar(name, required, declared) for name in unknown}
     for index, name in enumerate(tensor.name for tensor in config.input):
         if name not in available:
             message = f"input {name!r} is not in the graph"
-            hint = _graph_names(required, name, declared)
+            hint = _graph_names(required, suggestions[name])
             yield Finding("RG201", "error", message, hint, f"input[{index}].name")
-    unknown = [name for name in declared if name not in available]
+    suggested = set(suggestions.values())
     verb = "is" if len(unknown) == 1 else "are"
     hint = (
         f"declare it, or rename {listed(map(repr, unknown))}, which {verb} not in the graph"
@@ -171,7 +173,8 @@ def _input_name_findings(config: ModelConfig, signature: Signature, spare: Seque
     )
     for spec in signature.inputs:
         # Triton completes a config without any input, which RG113 reports.
-        if declared and spec.name not in declared and spec.name not in fed_names:
+        # A misspelled name is one problem, which RG201 reports.
+        if declared and spec.name not in suggested and spec.name not in declared and spec.name not in fed_names:
             message = f"the graph's input {spec.name!r} is not declared"
             # an input with the wrong name may be meant, and a further one would not make the model load
             fix = "" if unknown else _entry(spec, config.max_batch_size)
@@ -208,28 +211,38 @@ def _output_name_findings(config: ModelConfig, signature: Signature) -> Iterator
     available = {spec.name: None for spec in signature.outputs}
     declared = {tensor.name for tensor in config.output}
     used = declared | {state.output_name for state in config.sequence_batching.state}
+    suggestions = {name: _similar(name, available, used) for name in used if name not in available}
     for index, name in enumerate(tensor.name for tensor in config.output):
         if name not in available:
             message = f"output {name!r} is not in the graph"
-            hint = _graph_names(available, name, used)
+            hint = _graph_names(available, suggestions[name])
             yield Finding("RG203", "error", message, hint, f"output[{index}].name")
     for index, state in enumerate(config.sequence_batching.state):
         if state.output_name not in available:
             message = f"state output {state.output_name!r} is not in the graph"
             field = f"sequence_batching.state[{index}].output_name"
-            yield Finding("RG203", "error", message, _graph_names(available, state.output_name, used), field)
+            hint = _graph_names(available, suggestions[state.output_name])
+            yield Finding("RG203", "error", message, hint, field)
+    suggested = set(suggestions.values())
     for name in available:
-        if declared and name not in used:
+        # A misspelled name is one problem, which RG203 reports.
+        if declared and name not in used and name not in suggested:
             message = f"the graph's output {name!r} is not declared"
             yield Finding("RG204", "warning", message, "declare it to serve it", "output")
 
 
-def _graph_names(names: Collection[str], unknown: str = "", used: Container[str] = ()) -> str:
-    """Return the hint for a name that is not in the graph: the graph's names, and a similar one that is not used."""
+def _similar(unknown: str, names: Collection[str], used: Container[str]) -> str:
+    """Return the graph's name that is similar to one that is not in the graph, and is not used; empty if none is."""
     unused = [name for name in islice(names, _MAX_COMPARED) if name not in used]
-    matches = get_close_matches(unknown[:_MAX_WORD], unused, n=1)
-    suggestion = f"; did you mean {matches[0]!r}?" if matches else ""
-    return f"the graph has {listed(map(repr, names)) or 'none'}{suggestion}"
+    return next(iter(get_close_matches(unknown[:_MAX_WORD], unused, n=1)), "")
+
+
+def _graph_names(names: Collection[str], suggestion: str = "") -> str:
+    """Return the hint for a name that is not in the graph: the graph's names, and which of them may be meant."""
+    if suggestion and len(names) == 1:
+        return f"did you mean {suggestion!r}?"
+    question = f"; did you mean {suggestion!r}?" if suggestion else ""
+    return f"the graph has {listed(map(repr, names)) or 'none'}{question}"
 
 
 def _entry(spec: TensorSpec, max_batch_size: int) -> str:

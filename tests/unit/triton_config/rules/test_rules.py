@@ -296,6 +296,31 @@ def test_hint_of_a_name_that_is_not_in_the_graph(wrong: str, suggestion: str) ->
     assert hints == [f"the graph has 'event', 'user'{suggestion}"] * 2
 
 
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (("logits",), "did you mean 'logits'?"),
+        (("logits", "score"), "the graph has 'logits', 'score'; did you mean 'logits'?"),
+    ],
+)
+def test_misspelled_name_is_one_problem(names: tuple[str, ...], hint: str) -> None:
+    """The name that is suggested is not also reported as undeclared; other names are."""
+    tensors = tuple(TensorSpec(name, "float32", ("n", 4)) for name in names)
+    text = 'max_batch_size: 8 backend: "onnxruntime"'
+    for kind in ("input", "output"):
+        text += f' {kind} {{ name: "logit" data_type: TYPE_FP32 dims: [ 4 ] }}'
+    findings = graph_findings(parse(text, "test"), Signature(tensors, tensors))
+    assert [(each.code, each.hint) for each in findings if "is not in" in each.message] == [
+        ("RG201", hint), ("RG203", hint)
+    ]  # fmt: skip
+    undeclared = [(each.code, each.message) for each in findings if "is not declared" in each.message]
+    assert undeclared == [
+        (code, f"the graph's {kind} {name!r} is not declared")
+        for code, kind in (("RG202", "input"), ("RG204", "output"))
+        for name in names[1:]
+    ]
+
+
 def test_overridable_initializer_is_an_optional_input() -> None:
     """The config may declare it, and must then mark it as optional."""
     spare = (TensorSpec("z", "float32", ("n", 1)),)
