@@ -89,7 +89,7 @@ def init(  # noqa: PLR0913 - one parameter per option
         if spec is None or github or kubernetes or pipelines.requested:
             files += scaffold(directory, force=force, github=github, kubernetes=kubernetes, pipelines=pipelines)
         for path in files:
-            write_text(f"{'added build/ to' if path.name == IGNORED else 'wrote'} {path}")
+            write_text(f"{'added outputs of builds to' if path.name == IGNORED else 'wrote'} {path}")
         for line in () if spec is None else _remarks(spec):
             write_text(line, wrap=True)
         if can_track() and any(path.name == SPEC for path in files):

@@ -33,6 +33,8 @@ MANIFESTS = "kubernetes"
 IGNORED = ".gitignore"
 _BUILD = "build/"
 """Directory next to the spec, into which builds write their reports."""
+_TRACKED = ("mlflow.db", "mlartifacts/")
+"""What builds write next to the spec if they are tracked there."""
 _BLOCK = 2**20
 ACTION = "triton-repogen/repogen"
 """The GitHub repository of repogen's action and reusable workflow."""
@@ -88,7 +90,7 @@ def scaffold(
         texts = pipeline_texts(_environment("pipelines", ("[[", "]]")), pipelines, SPEC)
         files |= {directory / name: text for name, text in texts.items()}
     _write(files, directory, force=force)
-    return (*files, *(_ignore_reports(directory) if directory / SPEC in files else ()))
+    return (*files, *(_ignore_outputs(directory) if directory / SPEC in files else ()))
 
 
 def can_track() -> bool:
@@ -172,7 +174,7 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
     for model in description.models:
         files |= {directory / name: file for name, file in model.copies.items()}
     _write(files, directory, force=force)
-    return (*files, *_ignore_reports(directory))
+    return (*files, *_ignore_outputs(directory))
 
 
 def _source_text(source: Mapping[str, object]) -> str:
@@ -339,8 +341,8 @@ def _repository_root(directory: Path) -> Path:
     return _git_root(directory) or directory.resolve()
 
 
-def _ignore_reports(directory: Path) -> tuple[Path, ...]:
-    """Add ``build/`` to .gitignore, after its other lines; return the file if it was changed.
+def _ignore_outputs(directory: Path) -> tuple[Path, ...]:
+    """Add what builds write next to the spec to .gitignore, after its other lines; return the file if it was changed.
 
     Nothing is changed outside of a git repository, unless the directory has that file; nor if the file is a link, which
     git does not follow, or cannot be changed: the spec is valid without it.
@@ -355,14 +357,18 @@ def _ignore_reports(directory: Path) -> tuple[Path, ...]:
         for path in above:
             lines = read_text(path / IGNORED).splitlines() if is_file(path / IGNORED) else ()
             patterns |= {line for line in lines if not line.startswith("/")}
-        if patterns & {"build", _BUILD, "/build", f"/{_BUILD}"}:
+        ignored = {pattern.removeprefix("/") for pattern in patterns}
+        outputs = (_BUILD, *(_TRACKED if can_track() else ()))
+        missing = [name for name in outputs if not ignored & {name, name.removesuffix("/")}]
+        if not missing:
             return ()
         end = "\r\n" if "\r\n" in text else "\n"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with directory_to_write(directory) as opened:
             descriptor = os.open(opened / IGNORED, flags, 0o664)
         with os.fdopen(descriptor, "ab") as stream:
-            stream.write(f"{'' if not text or text.endswith(end) else end}{_BUILD}{end}".encode())
+            separator = "" if not text or text.endswith(end) else end
+            stream.write((separator + "".join(f"{name}{end}" for name in missing)).encode())
     except (OSError, ValueError):
         return ()
     return (file,)

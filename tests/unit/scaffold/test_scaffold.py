@@ -48,16 +48,18 @@ def test_workflow_is_written_to_the_repository_root(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (None, b"build/\n"),
-        (b"", b"build/\n"),
-        (b"*.pyc\n# build\n", b"*.pyc\n# build\nbuild/\n"),
-        (b"*.pyc", b"*.pyc\nbuild/\n"),
-        (b"\xff\r\n", b"\xff\r\nbuild/\r\n"),
-        (b"/build\n", b"/build\n"),
+        (None, b"build/\nmlflow.db\nmlartifacts/\n"),
+        (b"", b"build/\nmlflow.db\nmlartifacts/\n"),
+        (b"*.pyc\n# build\n", b"*.pyc\n# build\nbuild/\nmlflow.db\nmlartifacts/\n"),
+        (b"*.pyc", b"*.pyc\nbuild/\nmlflow.db\nmlartifacts/\n"),
+        (b"\xff\r\n", b"\xff\r\nbuild/\r\nmlflow.db\r\nmlartifacts/\r\n"),
+        (b"/build\n", b"/build\nmlflow.db\nmlartifacts/\n"),
+        (b"mlartifacts\nbuild/", b"mlartifacts\nbuild/\nmlflow.db\n"),
+        (b"/build\n/mlflow.db\n/mlartifacts/\n", b"/build\n/mlflow.db\n/mlartifacts/\n"),
     ],
 )
-def test_reports_are_ignored_in_a_git_repository(before: bytes | None, after: bytes, tmp_path: Path) -> None:
-    """The other lines stay as they are, and a pattern that covers the reports is enough."""
+def test_outputs_are_ignored_in_a_git_repository(before: bytes | None, after: bytes, tmp_path: Path) -> None:
+    """The other lines stay as they are, and only what no pattern covers is added."""
     (tmp_path / ".git").mkdir()
     file = tmp_path / "project" / ".gitignore"
     file.parent.mkdir()
@@ -69,12 +71,20 @@ def test_reports_are_ignored_in_a_git_repository(before: bytes | None, after: by
     assert file not in scaffold(file.parent, force=True)
 
 
-def test_files_that_are_not_changed_to_ignore_reports(tmp_path: Path) -> None:
+def test_only_reports_are_ignored_without_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds are then not tracked."""
+    monkeypatch.setattr("repogen.scaffold.files.can_track", lambda: False)
+    (tmp_path / ".git").mkdir()
+    scaffold(tmp_path, force=False)
+    assert (tmp_path / ".gitignore").read_bytes() == b"build/\n"
+
+
+def test_files_that_are_not_changed_to_ignore_outputs(tmp_path: Path) -> None:
     """Outside of git; with a pattern in a directory above; and behind a link, which git does not follow."""
     outside, inside = tmp_path / "outside", tmp_path / "git" / "project"
     scaffold(outside, force=False)
     (tmp_path / "git" / ".git").mkdir(parents=True)
-    (tmp_path / "git" / ".gitignore").write_text("build/\n")
+    (tmp_path / "git" / ".gitignore").write_text("build/\nmlflow.db\nmlartifacts/\n")
     scaffold(inside, force=False)
     assert not any((path / ".gitignore").exists() for path in (outside, inside))
     (tmp_path / "profile").touch()
