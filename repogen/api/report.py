@@ -64,14 +64,16 @@ def report(
     except OSError as error:
         hint = "choose another file with --output"
         raise SpecError(f"{path} can't be written: {reason(error)}", hint, code="report.write") from error
+    measured = tuple(name for name, each in by_model.items() if each != Results())
+    note = f"no results of these models in {stored}"
     return RenderedReport(
         path,
         len(text.encode()),
         root,
         len(listing.models),
         sum(len(model.versions) for model in listing.models),
-        tuple(name for name, each in by_model.items() if each != Results()),
-        listing.notes,
+        measured,
+        listing.notes if measured or not by_model else (*listing.notes, note),
     )
 
 

@@ -20,7 +20,7 @@ class RenderedReport:
         models: Number of models of the repository.
         versions: Number of their versions.
         measured: Names of the models with stored results of `build`, `bench` or `tune`.
-        notes: What could not be read, and why.
+        notes: What could not be read, and why; also if no model has stored results.
     """
 
     path: Path

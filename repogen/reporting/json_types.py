@@ -1284,7 +1284,7 @@ class RenderedReportDocument(TypedDict):
     measured: list[str]
     """Models with stored results of `build`, `bench` or `tune`"""
     notes: list[str]
-    """What could not be read, and why"""
+    """What could not be read, and why; also if no model has stored results"""
 
 
 @with_config(_STRICT)

@@ -11,8 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 import repogen
+from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.cli.group import main
 from repogen.errors import SpecError
+from repogen.reporting.results import write_build_results
 from tests.support.published import Publisher, contents
 from tests.support.swapping import swap_when_opened
 
@@ -43,6 +45,19 @@ def test_report_of_a_repository(repository: Path, tmp_path: Path) -> None:
     assert b"it has no manifest.json" in text
     assert repogen.report(repository, output=tmp_path / "a" / "b.html").path.read_bytes() == text
     assert contents(repository) == before
+
+
+def test_results_of_the_models(repository: Path, tmp_path: Path) -> None:
+    """A note says if there are none, because the name of the directory may be misspelled."""
+    results = tmp_path / "results"
+    unmeasured = repogen.report(repository, results=tmp_path / "result", output=tmp_path / "report.html")
+    assert unmeasured.notes == (f"no results of these models in {tmp_path / 'result'}",)
+    assert not (tmp_path / "result").exists()
+    write_build_results(BuildReport(repository, (ModelReport("m", Status.PUBLISHED, version=2),)), results)
+    report = repogen.report(repository, results=results)
+    assert (report.measured, report.notes) == (("m",), ())
+    (tmp_path / "empty").mkdir()
+    assert repogen.report(tmp_path / "empty", results=results).notes == ()
 
 
 def test_report_is_not_written_into_the_repository(repository: Path, tmp_path: Path) -> None:
@@ -118,10 +133,16 @@ def test_command_prints_the_path(repository: Path, tmp_path: Path, monkeypatch: 
     """As text and as JSON."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["report", str(repository)])
-    assert (result.exit_code, result.output) == (0, "report: build/reports/repo.html\n")
+    assert (result.exit_code, result.output) == (
+        0,
+        "note: no results of these models in build/reports\nreport: build/reports/repo.html\n",
+    )
     output = tmp_path.parent / "r.html"
     result = CliRunner().invoke(main, ["report", str(repository), "--output", str(output)])
-    assert (result.exit_code, result.output) == (0, f"report: {output}\n")
+    assert (result.exit_code, result.output) == (
+        0,
+        f"note: no results of these models in build/reports\nreport: {output}\n",
+    )
     result = CliRunner().invoke(main, ["report", str(repository), "--output", "r.html", "--json"])
     assert json.loads(result.output)["path"] == "r.html"
     result = CliRunner().invoke(main, ["report", str(repository), "--output", str(repository / "r.html")])
