@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from bisect import bisect_left, insort
 from collections import Counter
@@ -17,6 +18,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.check.checker import CheckReport, check
 from repogen.errors import PublishError
 from repogen.files import is_file, open_regular, read_bytes
+from repogen.files.content import read_stream
 from repogen.files.resolve import directory_to_write
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.filesystem import opened_directory
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _MAX_ROUNDS = 10
 """Limit of rounds; a correction may reveal another finding, because a wrong number of dims hides wrong sizes."""
+_MODE = 0o775
+"""The bits of a file's mode that are kept. The corrected file belongs to this user, whoever owned the original."""
 _BOM = "\N{BYTE ORDER MARK}"
 _INDEX = re.compile(r"\[\d+\]$")
 _MAP_KEY = re.compile(r"\[\"")
@@ -123,7 +127,7 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
         for path, findings in _fixable(report.findings, unsafe=unsafe).items():
             if path not in before and path not in skipped:
                 skipped |= {path: reason} if (reason := _reason_to_skip(Path(path))) else {}
-                before |= {} if reason else {path: _text(Path(path))}
+                before |= {} if reason else {path: _read(Path(path))[0]}
             if path in before:
                 text = texts.get(path, before[path])
                 texts[path], count = apply(text, findings)
@@ -237,15 +241,24 @@ def _has_content(path: Path, content: bytes) -> bool:
         return stream.read(len(content) + 1) == content
 
 
-def _text(path: Path) -> str:
-    """Return the text of a config; bytes that are not UTF-8 are surrogates."""
-    return read_bytes(path, MAX_CONFIG_BYTES).decode(errors="surrogateescape")
+def _read(path: Path) -> tuple[str, int]:
+    """Return the text of a config, in which bytes that are not UTF-8 are surrogates, and its mode.
+
+    Another user may replace the file or the model's directory with a symlink at any time: these are not followed.
+
+    Raises:
+        OSError: The file or the directory is a symlink, or cannot be read.
+    """
+    with opened_directory(path.absolute().parent) as model, open_regular(model / path.name, follow=False) as stream:
+        text = read_stream(stream, MAX_CONFIG_BYTES).decode(errors="surrogateescape")
+        return text, stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
 
 
 def _replace(file: FixedFile) -> None:
     """Write next to the model, where Triton ignores files, and rename."""
     encoded = file.after.encode(errors="surrogateescape")
-    if _text(file.path) != file.before:
+    text, mode = _read(file.path)
+    if text != file.before:
         raise PublishError(f"{file.path} was changed in the meantime", "run the command again", code="check.changed")
     directory = file.path.absolute().parent
     with directory_to_write(directory.parent) as models, opened_directory(models / directory.name) as model:
@@ -254,7 +267,7 @@ def _replace(file: FixedFile) -> None:
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 # not by the name of the copy: another user may have replaced it with a link
-                os.fchmod(descriptor, (model / file.path.name).lstat().st_mode & 0o777)
+                os.fchmod(descriptor, mode & _MODE)
                 stream.write(encoded)
                 stream.flush()
                 os.fsync(descriptor)

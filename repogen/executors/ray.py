@@ -24,7 +24,7 @@ from repogen.errors import MissingExtraError, SpecError, first_line
 from repogen.executors.interface import TaskLostError, unusable_file
 from repogen.executors.process import run_task
 from repogen.files import exists, is_plain_name
-from repogen.files.temporary import temporary_directory
+from repogen.files.temporary import system_directory, temporary_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,7 +116,7 @@ class Ray:
         parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
         if len(os.fsencode(parent)) > _MAX_PARENT:
             parent = Path("/tmp")  # noqa: S108 - the directory is private
-        with temporary_directory(parent) as private:
+        with temporary_directory(system_directory(parent)) as private:
             # Ray makes its directory writable for all users, who cannot reach it
             yield {"address": "local", "_temp_dir": str(private / "ray")}
 
@@ -252,7 +252,9 @@ def _run_on_node(files: list[tuple[str, list[Any]]]) -> Iterator[tuple[str, obje
 
     node = f"{socket.gethostname()}, node {ray.get_runtime_context().get_node_id()[:8]}"
     root = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="repogen-task-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="repogen-task-", dir=system_directory(), ignore_cleanup_errors=True
+    ) as scratch:
         inputs, outputs = Path(scratch, "inputs"), Path(scratch, "outputs")
         inputs.mkdir()
         outputs.mkdir()

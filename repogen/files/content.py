@@ -35,16 +35,20 @@ class ContentError(ValueError):
     """The content of a file cannot be used; the message is the reason, without the file's name: ``is not UTF-8``."""
 
 
-def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading, without waiting for the writer of a FIFO; symlinks are followed.
+def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
+    """Open a regular file for reading, without waiting for the writer of a FIFO.
 
     The limits of ``work_limit`` grow with its size on the disk.
+
+    Args:
+        path: The file.
+        follow: Whether it may be a symlink.
 
     Raises:
         OSError: It cannot be opened, or it is a directory, a FIFO, a socket or a device, or it is not in a directory of
             ``only_files_in``.
     """
-    stream = open(path, "rb", opener=_open)  # noqa: SIM115 - Path.open has no opener; the caller closes it
+    stream = open(path, "rb", opener=_open if follow else _open_no_link)  # noqa: SIM115 - Path.open has no opener; the caller closes it
     status = os.fstat(stream.fileno())
     if not stat.S_ISREG(status.st_mode):
         stream.close()
@@ -102,6 +106,10 @@ def opened_path(stream: BufferedReader, path: Path) -> Path:
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return _open(path, flags | os.O_NOFOLLOW)
 
 
 def require_few_values(json: str | bytes | bytearray, limit: int = _MAX_VALUES) -> None:

@@ -332,8 +332,24 @@ def foreign_reason(directory: Path) -> str:
     """
     if not stat.S_ISDIR(directory.stat().st_mode):
         return "is not a directory"
-    if reason := _foreign_reason(directory, writable=stat.S_IWGRP | stat.S_IWOTH):
-        return reason
+    return _foreign_reason(directory, writable=stat.S_IWGRP | stat.S_IWOTH) or _above_reason(directory)
+
+
+def rename_reason(directory: Path) -> str:
+    """Return why another user could rename what is in a directory; empty if only this user and root can.
+
+    Directories above the home directory are not examined, see ``foreign_reason``.
+
+    >>> rename_reason(Path("/"))
+    ''
+
+    Raises:
+        OSError: It does not exist.
+    """
+    return _rename_reason(directory) or _above_reason(directory)
+
+
+def _above_reason(directory: Path) -> str:
     for path in _directories_above(directory):
         if reason := _rename_reason(path):
             return f"is below {path}, which {reason}"

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.files.paths import is_shared
+from repogen.errors import SpecError
+from repogen.files.paths import is_shared, rename_reason
 from repogen.files.tree import remove_tree
 
 if TYPE_CHECKING:
@@ -28,14 +29,31 @@ def temporary_directory(parent: Path | None = None) -> Iterator[Path]:
 
     Raises:
         OSError: It cannot be created.
+        SpecError: As ``system_directory``.
     """
-    directory, lock = locked_directory(_PREFIX, parent or Path(tempfile.gettempdir()))
+    directory, lock = locked_directory(_PREFIX, parent or system_directory())
     try:
         yield directory
     finally:
         remove_tree(directory)
         if lock is not None:
             os.close(lock)
+
+
+def system_directory(path: Path | None = None) -> Path:
+    """Return the system's directory of temporary files, or another one that is used instead.
+
+    Raises:
+        SpecError: Another user could rename a private directory in it, and put code in its place.
+    """
+    directory = path or Path(tempfile.gettempdir())
+    if problem := rename_reason(directory):
+        raise SpecError(
+            f"{directory}, the directory of temporary files, {problem}, and repogen would run code in it",
+            "set TMPDIR to a directory in which only you can rename files",
+            code="temporary-directory.foreign",
+        )
+    return directory
 
 
 def locked_directory(prefix: str, parent: Path) -> tuple[Path, int | None]:

@@ -115,10 +115,12 @@ def input_placeholders(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def flow(value: object) -> str:
-    """Return a value as YAML on one line: JSON with unquoted strings where YAML allows them.
+    r"""Return a value as YAML on one line: JSON with unquoted strings where YAML allows them.
 
     >>> flow({"kind": "onnx", "shape": ["batch", 4], "path": "my model.onnx"})
     '{kind: onnx, shape: [batch, 4], path: "my model.onnx"}'
+    >>> print(flow(chr(0x85)))  # YAML would read it as a line break
+    "\u0085"
     """
     if isinstance(value, dict):
         return f"{{{', '.join(f'{flow(key)}: {flow(child)}' for key, child in value.items())}}}"
@@ -126,7 +128,10 @@ def flow(value: object) -> str:
         return f"[{', '.join(flow(child) for child in value)}]"
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", value):
         return json.dumps(value) if value.lower() in _YAML_KEYWORDS else value
-    return json.dumps(value, ensure_ascii=False)
+    return "".join(
+        character if character.isprintable() else json.dumps(character)[1:-1]
+        for character in json.dumps(value, ensure_ascii=False)
+    )
 
 
 def one_line(text: str) -> str:

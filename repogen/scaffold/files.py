@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.files import MAX_GRAPH_BYTES, is_file, open_inside, read_bytes, read_text, reason
+from repogen.files.paths import has_trusted_owner
 from repogen.files.resolve import directory_to_write
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
@@ -331,9 +332,10 @@ def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim:
 
 
 def _git_root(directory: Path) -> Path | None:
-    """Return the top of the git repository; None without one."""
+    """Return the top of the git repository; None without one, or if another user may have planted its ``.git``."""
     start = directory.resolve()
-    return next((path for path in (start, *start.parents) if (path / ".git").exists()), None)
+    top = next((path for path in (start, *start.parents) if (path / ".git").exists()), None)
+    return top if top is not None and has_trusted_owner(top / ".git", top) else None
 
 
 def _repository_root(directory: Path) -> Path:

@@ -2,11 +2,13 @@
 
 An index is a foreign page: it may link to a file of this machine, and may answer a request with a redirect to one. pip
 follows both. ``--only-binary`` does not apply to the URLs that a wheel's metadata may require either: pip would run the
-build of an archive.
+build of an archive. pip also runs ``rustc`` for its user agent; rustup's proxy of that name runs the program that a
+``rust-toolchain.toml`` in the working directory, or above it, names.
 """
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -30,7 +32,7 @@ class _Limits:
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         if event == "subprocess.Popen":
-            _refuse_builder(arguments)
+            _refuse_program(arguments)
         elif event == "open" and not self._is_reading:
             self._is_reading = True
             try:
@@ -49,9 +51,11 @@ class _Limits:
             )
 
 
-def _refuse_builder(arguments: tuple[object, ...]) -> None:
+def _refuse_program(arguments: tuple[object, ...]) -> None:
     program, command = arguments[0], arguments[1]
     path = os.fsdecode(program or command[0])  # type: ignore[arg-type, index]
+    if Path(path).name == "rustc":
+        raise FileNotFoundError(errno.ENOENT, "not run", path)  # pip continues without its version
     if path == sys.executable or Path(path).name in _BUILDERS:
         _end("repogen accepts only wheels: no package is built from source, or cloned")
 

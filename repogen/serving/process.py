@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from pydantic import Field, TypeAdapter
 
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
-from repogen.files.temporary import locked_directory
+from repogen.files.temporary import locked_directory, system_directory
 from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving import control
 from repogen.serving.environment import without_secrets
@@ -334,9 +333,9 @@ def _header(ports: PortOptions) -> ControlHeader:
 
 def _run_dir() -> tuple[Path, int | None]:
     """Return a new run directory with its lock, in a directory whose path is short enough for sockets."""
-    parent = Path(tempfile.gettempdir())
+    parent = system_directory()
     if len(os.fsencode(parent / f"{_RUN_DIR}xxxxxxxx")) > _MAX_RUN_DIR or not _PLAIN_PATH.fullmatch(str(parent)):
-        parent = Path("/tmp")  # noqa: S108 - the directory is private
+        parent = system_directory(Path("/tmp"))  # noqa: S108 - the directory is private
     return locked_directory(_RUN_DIR, parent)
 
 

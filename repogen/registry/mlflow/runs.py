@@ -15,6 +15,7 @@ from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.tracking import Tracked
 from repogen.errors import TrackingError
+from repogen.files.temporary import temporary_directory
 from repogen.files.tree import walk
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.entries import REPOSITORY, STATE, TRITON_VERSION, pending_tags, tag_text
@@ -214,8 +215,8 @@ class MlflowTracker:
                 metric_batch, param_batch, tag_batch = metric_batch[_MAX_METRICS:], param_batch[_MAX_PARAMS:], []
 
     def _log_page(self, run: Run, page: str, file: str = REPORT_FILE) -> None:
-        with self._connection.doing("logging a report"), tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / file
+        with self._connection.doing("logging a report"), temporary_directory() as directory:
+            path = directory / file
             path.write_text(page, encoding="utf-8")
             self._store(run).log_artifact(str(path))
 

@@ -280,6 +280,21 @@ def test_an_index_cannot_name_a_wheel_of_this_machine(
             assert (tmp_path / "packed/result/packages/common/repogen_secret.py").is_file()
 
 
+def test_rustc_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip runs it for its user agent, and rustup's proxy would run what a file above the working directory names."""
+    program = tmp_path / "bin" / "rustc"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho rustc 1.80.0\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    wheel(tmp_path, "repogen_pure", "py3-none-any", {"repogen_pure.py": ""})
+    path = tmp_path / "repogen_pure-1.0-py3-none-any.whl"
+    with served_index(path.name, f"/{path.name}", path.read_bytes(), []) as url:
+        use_index(monkeypatch, url, tmp_path / "cache")
+        pack(("repogen-pure==1.0",), (CURRENT,), tmp_path / "packed")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_cached_wheel_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip's cache is not a directory of its configuration, but pip itself stored what it contains."""
     wheel(tmp_path, "repogen_pure", "py3-none-any", {"repogen_pure.py": ""})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from onnx import helper
 
 from repogen.api.check import check
 from repogen.check.checker import Selection
-from repogen.check.fix import FixedFile, fix, fixable, write
+from repogen.check.fix import FixedFile, _reason_to_skip, fix, fixable, write
 from repogen.cli.group import main
 from repogen.errors import PublishError
 from repogen.reporting.text import text_diff
@@ -323,3 +324,37 @@ def test_mode_of_another_file_is_not_changed(repository: Path, tmp_path: Path, m
     monkeypatch.setattr(tempfile, "mkstemp", replaced)
     write(report.files)
     assert private.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("part", ["m", "m/config.pbtxt"])
+def test_private_file_behind_a_link_is_not_copied(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Another user replaces the config, or its directory, with a link after it was found to be a regular file."""
+    wrong = CONFIG.replace("[ 3 ]", "[ 4 ]")
+    config = repository / "m" / "config.pbtxt"
+    config.write_text(wrong)
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "config.pbtxt").write_text(f"{wrong}# secret\n")
+    skip = _reason_to_skip
+
+    def replaced(path: Path) -> str:
+        reason = skip(path)
+        if not (repository / part).is_symlink():
+            (repository / part).rename(tmp_path / "moved")
+            (repository / part).symlink_to(private if part == "m" else private / "config.pbtxt")
+        return reason
+
+    monkeypatch.setattr(sys.modules[fix.__module__], "_reason_to_skip", replaced)
+    with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
+        fix_all(repository)
+
+
+def test_config_that_all_users_can_write_to(repository: Path) -> None:
+    """The corrected file belongs to this user, so its mode does not let others write to it."""
+    config = repository / "m" / "config.pbtxt"
+    config.write_text(CONFIG.replace("[ 3 ]", "[ 4 ]"))
+    config.chmod(0o4777)
+    write(fix_all(repository).files)
+    assert config.stat().st_mode & 0o7777 == 0o775

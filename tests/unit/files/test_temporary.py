@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.files.temporary import temporary_directory
+from repogen.errors import SpecError
+from repogen.files.temporary import system_directory, temporary_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,3 +81,28 @@ def test_directory_that_another_user_renamed(tmp_path: Path, mode: int, *, stays
         pass
     tmp_path.chmod(0o755)
     assert (tmp_path / "repogen-temporary-planted" / "chapter").exists() is stays
+
+
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o1777, 65534), (0o770, 0)])
+def test_directory_in_which_others_can_rename_files_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, *, above: bool
+) -> None:
+    """Another user could put a directory with code in the place of a private one; also from a directory above it."""
+    shared = tmp_path / "shared"
+    directory = shared / "own" if above else shared
+    directory.mkdir(parents=True)
+    shared.chmod(mode)
+    os.chown(shared, owner, 65534)
+    monkeypatch.setattr("tempfile.tempdir", str(directory))
+    with pytest.raises(SpecError, match="the directory of temporary files, ") as caught, temporary_directory():
+        pass
+    assert caught.value.code == "temporary-directory.foreign"
+    assert list(directory.iterdir()) == []
+
+
+def test_directory_such_as_tmp_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sticky bit prevents others from renaming a private directory."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert system_directory() == tmp_path

@@ -93,6 +93,16 @@ def test_files_that_are_not_changed_to_ignore_outputs(tmp_path: Path) -> None:
     assert (tmp_path / "profile").read_bytes() == b""
 
 
+def test_git_repository_of_another_user_above_is_not_used(tmp_path: Path) -> None:
+    """Another user can create .git in a directory such as /tmp."""
+    (tmp_path / ".git").mkdir()
+    os.chown(tmp_path / ".git", 65534, 65534)
+    project = tmp_path / "project"
+    scaffold(project, force=False, github=True)
+    assert (project / ".github").is_dir()
+    assert not (tmp_path / ".github").exists()
+
+
 def test_existing_spec_is_kept(tmp_path: Path) -> None:
     """With an existing spec only the workflow is written; `force` applies to the workflow."""
     (tmp_path / "repogen.yaml").write_text("mine", encoding="utf-8")
