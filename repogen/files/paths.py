@@ -332,13 +332,19 @@ def foreign_reason(directory: Path) -> str:
     """
     if not stat.S_ISDIR(directory.stat().st_mode):
         return "is not a directory"
-    return _foreign_reason(directory, writable=stat.S_IWGRP | stat.S_IWOTH) or _above_reason(directory)
+    if reason := _foreign_reason(directory, writable=stat.S_IWGRP | stat.S_IWOTH):
+        return reason
+    for path in _directories_above(directory):
+        if reason := _rename_reason(path):
+            return f"is below {path}, which {reason}"
+    return ""
 
 
 def rename_reason(directory: Path) -> str:
     """Return why another user could rename what is in a directory; empty if only this user and root can.
 
-    Directories above the home directory are not examined, see ``foreign_reason``.
+    A mounted volume may be writable by all users: in a container, as with an emptyDir of Kubernetes, it has no other
+    users. Directories above the home directory are not examined, see ``foreign_reason``.
 
     >>> rename_reason(Path("/"))
     ''
@@ -346,13 +352,9 @@ def rename_reason(directory: Path) -> str:
     Raises:
         OSError: It does not exist.
     """
-    return _rename_reason(directory) or _above_reason(directory)
-
-
-def _above_reason(directory: Path) -> str:
-    for path in _directories_above(directory):
-        if reason := _rename_reason(path):
-            return f"is below {path}, which {reason}"
+    for path in (directory, *_directories_above(directory)):
+        if reason := _foreign_reason(path, writable=0) if os.path.ismount(path) else _rename_reason(path):
+            return reason if path == directory else f"is below {path}, which {reason}"
     return ""
 
 

@@ -106,3 +106,17 @@ def test_directory_such_as_tmp_is_used(tmp_path: Path, monkeypatch: pytest.Monke
     tmp_path.chmod(0o1777)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert system_directory() == tmp_path
+
+
+def test_mounted_volume_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emptyDir of Kubernetes has mode 0777; a volume that belongs to another user is not used."""
+    volume = tmp_path / "volume"
+    directory = volume / "own"
+    directory.mkdir(parents=True)
+    volume.chmod(0o777)
+    monkeypatch.setattr("os.path.ismount", lambda path: path == volume)
+    assert system_directory(volume) == volume
+    assert system_directory(directory) == directory
+    os.chown(volume, 65534, 65534)
+    with pytest.raises(SpecError, match=r"is below .*volume, which belongs to another user"):
+        system_directory(directory)
