@@ -62,7 +62,7 @@ CASES = (
         "too_short",
         "layers.py:SecondLast",
         "source.declared-size|export.specialized-dim",
-        "one step is declared, but PyTorch requires two",
+        "the declared lengths include 1, but PyTorch requires two steps",
         signature({"time": (1, 12)}, x="float32 batch time 4"),
     ),
     _case(

@@ -130,7 +130,7 @@ CASES = (
         "histogram_entropy",
         "HistogramEntropy",
         "rejected:parity.not-finite",
-        "a count of zero is declared, and its entropy is NaN",
+        "the declared counts include 0, whose entropy is NaN",
         signature(packets="int64 batch 12 0..9", seconds="float32 batch"),
     ),
     _case(

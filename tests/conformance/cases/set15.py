@@ -191,7 +191,7 @@ CASES = (
         "hooked_features",
         "HookedFeatures",
         "batch",
-        "each call overwrites what the hooks stored before it reads the stored values",
+        "in each call, the hooks overwrite their stored values before the call reads them",
         signature(image="float32 batch 3 12 12"),
     ),
     _case("kalman_step", "KalmanStep", "batch", "the state is an input and an output", _examples("tracks")),

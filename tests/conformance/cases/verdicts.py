@@ -243,7 +243,7 @@ CASES = (
         "cache_by_position",
         "PositionCache",
         "rejected:source.stateful",
-        "a call reads cache positions that other calls wrote; examples may write only to higher positions",
+        "a call reads cache positions that other calls wrote; the examples may write only to positions above them",
         signature(x="float32 batch 4", position="int64 1 1..63"),
     ),
     _case("ragged_means", "RowMeans", "batch", "each row has at least one element", _RAGGED_MEANS),
