@@ -19,7 +19,7 @@ from repogen.reporting.output import write_text
 def explain(code: str | None, *, debug: bool) -> None:
     """Print the page for a rule or error code.
 
-    Without CODE, lists all codes; with the beginning of rule codes, such as RG2, lists these rules. Works offline.
+    Without CODE, lists all codes; with a prefix, such as RG2, lists the rules whose codes start with it. Works offline.
     """
     with handle_errors(debug=debug):
         if code is None:

@@ -95,7 +95,7 @@ class ErrorDistributionDocument(TypedDict):
 
 @with_config(_STRICT)
 class ParityDocument(TypedDict):
-    """Parity with PyTorch."""
+    """Parity with the original model, usually in PyTorch."""
 
     cases: int
     """Number of cases; 0 if nothing was measured, or if a case failed"""
@@ -312,7 +312,7 @@ class ModelDocument(TypedDict):
     batch_reason: str | None
     """Why `max_batch_size` is 0; null if it is not 0, or if this build did not measure it"""
     parity: ParityDocument
-    """Comparison with PyTorch"""
+    """Comparison with the original model"""
     nodes: NodesDocument
     """Number of nodes"""
     exporters: list[ExporterDocument]
@@ -890,13 +890,13 @@ class TuneDocument(TypedDict):
     resumed: int
     """Number of trials of an earlier run"""
     pareto: list[int]
-    """Numbers of the trials that meet the constraints and that no other one beats in throughput, p99 and memory"""
+    """Numbers of the trials that meet the constraints; no other one is better in throughput, p99 and memory at once"""
     chosen: int | None
     """Number of the chosen trial; null if no trial meets the constraints"""
     comparison: list[ComparisonRowDocument]
     """The chosen config next to the others, measured in interleaved rounds; empty if they were not compared"""
     improved: bool
-    """Whether the chosen config beats the spec's by more than the noise, or meets limits that the spec's violates"""
+    """Whether the chosen config is faster than that of the spec, or meets limits that the spec's config violates"""
     diff: str
     """Change to the spec as a unified diff; empty if there is none"""
     written: bool
@@ -941,7 +941,7 @@ class DoctorDocument(TypedDict):
 
 @with_config(_STRICT)
 class RecordedParityDocument(TypedDict):
-    """Parity with PyTorch, as recorded in a manifest."""
+    """Parity with the original model, as recorded in a manifest."""
 
     cases: int
     """Number of cases"""
@@ -974,7 +974,7 @@ class VersionDocument(TypedDict):
     target: str | None
     """Triton release that it was built for"""
     parity: RecordedParityDocument | None
-    """Comparison with PyTorch"""
+    """Comparison with the original model"""
     confirmed: bool
     """False if the model registry still lists it as pending"""
     registry_version: int | None
@@ -1152,7 +1152,7 @@ class TransferDocument(TypedDict):
     format: str | None
     """`sagemaker`, `azureml` or `oci` for a package; null for a repository"""
     digest: str | None
-    """`sha256:` and the digest of the archive, or of the image's manifest; null for others, and with `--dry-run`"""
+    """`sha256:` and the digest of the archive, or of the image's manifest; null for directories and with `--dry-run`"""
 
 
 @with_config(_STRICT)

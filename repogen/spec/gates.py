@@ -68,7 +68,7 @@ class EvaluationGate(Section):
 
 
 class GatesSpec(Section):
-    """The gates of a promotion: parity, smoke, size, and those that are set. One without a limit is only recorded."""
+    """The gates of a promotion. Parity, smoke and size are measured by default; a gate without a limit is recorded."""
 
     # A gate of a plug-in is a field of a subclass, which validation creates for the names that occur.
     parity: ParityGate = ParityGate()

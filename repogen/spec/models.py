@@ -121,7 +121,7 @@ class ExportSpec(Section):
     )
     external_data: StrictBool = Field(default=False, description="Store weights in a separate file even below 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
-        default=(), description='"file.py:line" of value-dependent branches that may be frozen'
+        default=(), description='"file.py:line" of branches on tensor values that tracing may fix to one side'
     )
     custom_translations: str | None = Field(
         default=None, description='"ops.py:table": operator -> onnxscript function, for dynamo'
@@ -218,7 +218,7 @@ class QualitySpec(Section):
 
 
 class ParitySpec(Section):
-    """Allowed difference between ONNX Runtime and PyTorch: ``atol + rtol * |expected|`` for each value."""
+    """Allowed difference from the original model: ``atol + rtol * |expected|`` for each value."""
 
     rtol: Tolerance | None = Field(default=None, description="Relative to each value; depends on the dtype if omitted")
     atol: Tolerance | None = Field(

@@ -102,8 +102,8 @@ def _write_onnx(path: Path, weights: Weights, *, slow: bool) -> OnnxArtifact:
         nodes = [
             helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
             helper.make_node("Mul", ["large", "sum"], ["p0"]),
-            *(helper.make_node("MatMul", [f"p{i}", "p0"], [f"p{i + 1}"]) for i in range(4)),
-            helper.make_node("ReduceMean", ["p4"], ["mean"], keepdims=0),
+            *(helper.make_node("MatMul", [f"p{i}", "large"], [f"p{i + 1}"]) for i in range(16)),
+            helper.make_node("ReduceMean", ["p16"], ["mean"], keepdims=0),
             helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
             helper.make_node("MatMul", ["x", "w"], ["product"]),
             helper.make_node("Add", ["product", "nothing"], ["y"]),
