@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _PROBE_SECONDS = 10.0
 _MAX_OUTPUTS = 4096
+_MAX_VERSION = 2**63 - 1
 _TOO_LARGE = "Received message larger than max"
 """gRPC's message; it names the side that received the message."""
 _CONNECTION_ERRORS = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
@@ -237,7 +238,7 @@ def _version(text: str) -> int | None:
     Raises:
         RefusedError: It is not a 64-bit number.
     """
-    if not re.fullmatch(r"-?[0-9]{0,19}", text, re.ASCII) or text == "-":
+    if not re.fullmatch(r"-?[0-9]{0,19}", text, re.ASCII) or text == "-" or abs(int(text or 0)) > _MAX_VERSION:
         raise RefusedError("INVALID_ANSWER", f"the server's index has the version {text[:60]!r}, which is not a number")
     return int(text) if text else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.files import is_foreign_in_public, is_inside, is_like_tmp, is_private_hard_link, open_inside
+from repogen.files import is_inside, is_private_hard_link, open_inside
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_stream, require_few_values
 from repogen.files.resolve import resolved
 
@@ -74,6 +75,11 @@ class ConfigFile(BaseModel):
     def has_remote_code(self) -> bool:
         """Whether the model requires Python code from its directory or from the Hub."""
         return bool(self.auto_map or self.custom_code)
+
+    @property
+    def names_other_repository(self) -> bool:
+        """Whether that code is in another repository of the Hub, as in ``owner/name--module.Class``."""
+        return "--" in json.dumps(self.auto_map)
 
     @property
     def remote_code(self) -> str:
@@ -234,13 +240,6 @@ def open_checkpoint(
                 "review the code; to allow it, set source.trust_remote_code: true",
                 code="source.hf-remote-code",
                 where=f"{name}/{CONFIG}",
-            )
-        if is_like_tmp(directory) or is_foreign_in_public(directory, Path("/")):
-            raise SourceError(
-                f"{directory} contains Python code, but belongs to another user, or other users can add files to it",
-                "copy the model to your own directory, or set HF_HOME to one",
-                code="working-directory.foreign",
-                where=name,
             )
         notes = (*notes, f"trust_remote_code: Python code of {name} was run ({config.remote_code})")
     raw = read_json(path, dict[str, Any], root=root)

@@ -24,6 +24,7 @@ from repogen.source.huggingface.checkpoint import (
     open_checkpoint,
     read_json,
 )
+from repogen.source.huggingface.own_code import require_own_code
 from repogen.spec.sources import is_hub_id
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
     """
     local = root / source.model
     if local.is_dir():
-        return open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
+        checkpoint = open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
+        require_own_code(checkpoint, root)
+        return checkpoint
     if not is_hub_id(source.model):
         raise _not_found(f"directory not found: {source.model!r}", "paths are relative to the spec")
     if constants.HF_HUB_OFFLINE:
@@ -65,7 +68,9 @@ def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
     if request.unreachable is not None:
         reason = type(request.unreachable).__name__
         notes = (*notes, f"the Hugging Face Hub could not be reached ({reason}): the local cache was used")
-    return open_checkpoint(snapshot, source.model, trusted=source.trust_remote_code, local=False, notes=notes)
+    checkpoint = open_checkpoint(snapshot, source.model, trusted=source.trust_remote_code, local=False, notes=notes)
+    require_own_code(checkpoint, root)
+    return checkpoint
 
 
 @contextmanager

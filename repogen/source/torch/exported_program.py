@@ -86,6 +86,7 @@ def _load(path: Path) -> torch.export.ExportedProgram:
         program: Any = _load_archive(path)
         if hasattr(program, "_guards_code"):
             program._guards_code = []  # noqa: SLF001 - Python code that ExportedProgram.module would run
+        _require_values(program)
         _rename_weights(program)
         return cast("torch.export.ExportedProgram", program)
     except Exception as error:
@@ -97,6 +98,13 @@ def _load(path: Path) -> torch.export.ExportedProgram:
             where=path.name,
             details=str(error),
         ) from error
+
+
+def _require_values(program: torch.export.ExportedProgram) -> None:
+    """Raise ValueError if an archive places weights on the meta device."""
+    for name, value in program.state_dict.items():
+        if value.is_meta:
+            raise ValueError(f"{name!r} is on the meta device: it has no values")
 
 
 def _load_archive(path: Path) -> torch.export.ExportedProgram:

@@ -111,7 +111,7 @@ def test_version_in_the_index(echo: tuple[Echo, GrpcClient]) -> None:
     for text, version in (("", None), ("7", 7), ("-1", -1)):
         service.version = text
         assert [entry.version for entry in client.index()] == [version]
-    for text in ("one", "1\n", "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "-", "\x1b[2J"):
+    for text in ("one", "1\n", str(2**63), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "-", "\x1b[2J"):
         service.version = text
         with pytest.raises(RefusedError, match="which is not a number"):
             client.index()

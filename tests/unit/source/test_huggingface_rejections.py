@@ -124,6 +124,36 @@ def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monk
         assert caught.value.code == "working-directory.foreign"
 
 
+@pytest.mark.parametrize("case", ["parent", "link", "file", "other repository"])
+def test_remote_code_that_others_can_replace_is_not_run(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Through a directory above, the user's own link, a link to a file, or a repository that auto_map names."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777 if case == "parent" else 0o1777)
+    spec_root = tmp_path / "spec"
+    spec_root.mkdir()
+    code, prefix = "modeling_own.py", "a/b--" if case == "other repository" else ""
+    (model / code).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    edit(model, auto_map={"AutoModelForSequenceClassification": f"{prefix}modeling_own.OwnModel"}, model_type="own")
+    if case in {"parent", "link"}:
+        model.rename(shared / "model")
+        os.chown(shared / "model", 65534 if case == "link" else -1, -1)
+        (spec_root / "model").symlink_to(shared / "model")
+    else:
+        model.rename(spec_root / "model")
+    if case == "file":
+        (spec_root / "model" / code).rename(shared / code)
+        os.chown(shared / code, 65534, -1)
+        (spec_root / "model" / code).symlink_to(shared / code)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(shared / "hub" if case == "link" else shared))
+    trusted = {"kind": "huggingface", "model": "model", "trust_remote_code": True}
+    with pytest.raises(SourceError, match="other users can add files to it or replace it") as caught:
+        load_source(ModelSpec.model_validate({"source": trusted}), spec_root)
+    assert (caught.value.code, (tmp_path / "ran").exists()) == ("working-directory.foreign", False)
+
+
 def test_pickled_code_is_not_run(model: Path, tmp_path: Path) -> None:
     """Only tensors are unpickled."""
 

@@ -156,6 +156,16 @@ def test_weights_with_names_of_graph_modules(tmp_path: Path) -> None:
     np.testing.assert_allclose(output, module(rows).detach().numpy(), rtol=1e-6)
 
 
+def test_weights_without_values_are_rejected(program: Path, tmp_path: Path) -> None:
+    """An archive may place them on the meta device."""
+
+    def on_meta(name: str, content: bytes) -> bytes:
+        return content.replace(b'"cpu"', b'"meta"') if name.endswith("weights_config.json") else content
+
+    error = rejected(_rewritten(program, tmp_path / "bad.pt2", on_meta))
+    assert (error.code, "is on the meta device: it has no values" in error.message) == ("source.archive", True)
+
+
 def test_program_of_which_torch_makes_no_module(tmp_path: Path) -> None:
     """An error of torch becomes one of the source: the name of the layer is one that torch sets itself."""
     module = nn.Sequential()
