@@ -70,9 +70,10 @@ def identity_findings(config: ModelConfig, directory: str) -> Iterator[Finding]:
     yield from _backend_findings(config)
     yield from _agent_findings(config)
     for key in sorted(config.metric_tags):
-        if key.startswith("__") or not re.fullmatch(r"[A-Za-z0-9_]*", key):
+        # Triton puts an underscore before the key; labels that start with two are reserved
+        if key.startswith("_") or not re.fullmatch(r"[A-Za-z0-9_]*", key):
             message = f"metric tag {key!r} is not a valid Prometheus label, which crashes tritonserver 2.51"
-            hint = "use letters, digits and single underscores"
+            hint = "use letters, digits and underscores, and begin with a letter or a digit"
             yield Finding("RG133", "error", message, hint, entry_path("metric_tags", key))
     yield from _version_policy_findings(config)
 

@@ -593,6 +593,7 @@ def test_label_file_is_named_by_its_content() -> None:
         ({"extra": "optimization { graph { level: 99 } }"}, "", ""),
         ({"parameters": {"intra_op_thread_count": "two"}}, "RG128", "it must be a 32-bit integer"),
         ({"metric_tags": {"a-b": "c"}}, "RG133", "is not a valid Prometheus label"),
+        ({"metric_tags": {"_a": "c"}}, "RG133", "is not a valid Prometheus label"),
         ({"model_warmup": [{"batch_size": 64}]}, "RG116", "has batch_size 64, but the largest batch is 32"),
         ({"dynamic_batching": {"priority_levels": 2}}, "RG118", "default_priority_level is 0, and there are 2 levels"),
         (
