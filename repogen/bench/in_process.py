@@ -165,7 +165,9 @@ class InProcess:
         if isinstance(model.source, MlflowSource):
             fetched = directory / "fetched"
             fetched.mkdir()
-            fetched = fetch_model(tracking_of(subject.spec, None, subject.spec.root), model.source.uri, fetched)
+            root, source = subject.spec.root, model.source
+            code_base = root if source.trust_pickle else None
+            fetched = fetch_model(tracking_of(subject.spec, None, root), source.uri, fetched, code_base)
         job = TorchJob(
             compiled=variant == "compile",
             model=model,

@@ -143,7 +143,7 @@ def _export(
     name, model = run.name, session.spec.models[run.name]
     fetched = session.fetched
     if fetched is None and isinstance(model.source, MlflowSource):
-        fetched = run.step("fetch", _fetch, session, name, model.source.uri)
+        fetched = run.step("fetch", _fetch, session, name, model.source)
     if session.executor is None:
         built, tested = _work(session, run, threads, fetched), ""
     else:
@@ -174,7 +174,7 @@ def _work(session: BuildSession, run: ModelRun, threads: int, fetched: Path | No
     return run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
 
 
-def _fetch(session: BuildSession, name: str, uri: str) -> Path:
+def _fetch(session: BuildSession, name: str, source: MlflowSource) -> Path:
     """Download the files of a model in MLflow to the staging directory.
 
     Raises:
@@ -184,7 +184,9 @@ def _fetch(session: BuildSession, name: str, uri: str) -> Path:
     directory = session.staging / "fetched" / name
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    return fetch_model(tracking_of(session.spec, session.options.tracking_uri, session.spec.root), uri, directory)
+    root = session.spec.root
+    tracking = tracking_of(session.spec, session.options.tracking_uri, root)
+    return fetch_model(tracking, source.uri, directory, root if source.trust_pickle else None)
 
 
 def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConfig:

@@ -62,10 +62,10 @@ def pin_model(tracking: Tracking, uri: str) -> str:
     return pinned_uri(connect(tracking), uri)
 
 
-def fetch_model(tracking: Tracking, uri: str, directory: Path) -> Path:
+def fetch_model(tracking: Tracking, uri: str, directory: Path, code_base: Path | None = None) -> Path:
     """Download the files of the model that ``uri`` refers to now; see ``download.download_model``."""
     preflight(tracking)
     from repogen.registry.mlflow.download import connect, download_model, pinned_uri  # noqa: PLC0415 - imports mlflow
 
     connection = connect(tracking)
-    return download_model(connection, pinned_uri(connection, uri), directory)
+    return download_model(connection, pinned_uri(connection, uri), directory, code_base)

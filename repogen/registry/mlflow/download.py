@@ -19,6 +19,7 @@ from repogen.files import (
     open_inside,
     open_regular,
 )
+from repogen.files.own_code import FOREIGN_CODE, foreign_code
 from repogen.files.resolve import resolved
 from repogen.files.temporary import temporary_directory
 from repogen.registry.mlflow.client import Connection, connect
@@ -29,7 +30,7 @@ from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.responses import MAX_BYTES, response_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from repogen.artifacts.registry import RegistryEntry
     from repogen.artifacts.versions import Manifest
@@ -70,19 +71,20 @@ def pinned_uri(connection: Connection, uri: str) -> str:
     return f"models:/{match['name']}/{version.version}"
 
 
-def download_model(connection: Connection, uri: str, directory: Path) -> Path:
+def download_model(connection: Connection, uri: str, directory: Path, code_base: Path | None = None) -> Path:
     """Download a model's files.
 
     Args:
         connection: An open connection.
         uri: As ``pinned_uri`` returns it.
         directory: An existing empty directory.
+        code_base: Directory of the spec, if the files are code that will be run; None if they are not.
 
     Returns:
         The directory.
 
     Raises:
-        SourceError: The version, run or artifact does not exist.
+        SourceError: The version, run or artifact does not exist, or other users of the machine can change its code.
         TrackingError: The server cannot be reached.
     """
     match = MODEL_VERSION.fullmatch(uri)
@@ -92,6 +94,9 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
             artifact_uri = connection.client.get_model_version_download_uri(match["name"], match["version"])
         artifacts: Any = get_artifact_repository(artifact_uri, tracking_uri=connection.tracking.uri)
         files = _tree(artifacts, uri)
+        local = _local_directory(artifacts)
+        if code_base is not None and local is not None:
+            _require_own_code(uri, local, files, code_base)
         _download_all(uri, artifacts, files, directory)
     if not files:
         raise _missing_error(uri, "it contains no files")
@@ -189,9 +194,9 @@ def download_file(artifacts: Any, path: str, size: int, directory: Path) -> None
     """
     target = directory / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    local = getattr(getattr(artifacts, "repo", artifacts), "artifact_dir", None)
+    local = _local_directory(artifacts)
     if local is not None:
-        root = resolved(Path(local))
+        root = resolved(local)
         with open_inside(root / path, root, root) as source:
             _create(target, source)
     elif foreign_reason(target.parent):
@@ -203,6 +208,28 @@ def download_file(artifacts: Any, path: str, size: int, directory: Path) -> None
     else:
         with response_limits(size):
             artifacts._download_file(path, str(target))  # noqa: SLF001 - as above
+
+
+def _local_directory(artifacts: Any) -> Path | None:  # noqa: ANN401 - as above
+    """Return the directory of an artifact on this machine; None if it is in another store."""
+    local = getattr(getattr(artifacts, "repo", artifacts), "artifact_dir", None)
+    return None if local is None else Path(local)
+
+
+def _require_own_code(uri: str, local: Path, files: Iterable[str], base: Path) -> None:
+    """Require that no other user of the machine can change an artifact with code.
+
+    Raises:
+        SourceError: Another user can.
+    """
+    if unsafe := foreign_code(local, [local / path for path in files], base):
+        raise SourceError(
+            f"{unsafe} contains Python code or a pickle of {uri}, {FOREIGN_CODE}",
+            "use a directory of artifacts to which other users cannot write (chmod -R o-w DIR), or log the model as a "
+            "program: mlflow.pytorch.log_model(…, serialization_format='pt2')",
+            code="working-directory.foreign",
+            where=uri,
+        )
 
 
 def _create(target: Path, source: IO[bytes]) -> None:

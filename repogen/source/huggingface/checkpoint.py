@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.files import is_inside, is_private_hard_link, open_inside
+from repogen.files import is_directory, is_file, is_inside, is_private_hard_link, open_inside
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_stream, require_few_values
 from repogen.files.resolve import resolved
 
@@ -82,11 +82,22 @@ class ConfigFile(BaseModel):
         return "--" in json.dumps(self.auto_map)
 
     @property
+    def code_paths(self) -> tuple[tuple[str, str], ...]:
+        """The files of that code: the repository on the Hub, empty for that of the model, and the path in it."""
+        values = [value for each in (self.auto_map or {}).values() for value in (each if _is_list(each) else [each])]
+        references = [value.rpartition("--") for value in values if isinstance(value, str)]
+        return tuple((repository, f"{name.partition('.')[0]}.py") for repository, _, name in references)
+
+    @property
     def remote_code(self) -> str:
         """The classes of that code, or the keys that require it."""
         classes = [value for value in (self.auto_map or {}).values() if isinstance(value, str)]
         keys = [key for key in ("auto_map", "custom_code") if getattr(self, key)]
         return ", ".join(classes) or " and ".join(keys)
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
 
 
 def image_size(value: object) -> tuple[int, int] | None:
@@ -188,8 +199,19 @@ class Checkpoint:
         if not self.local:
             return ()
         index = [path for name in (*SAFE_WEIGHTS, *PICKLED_WEIGHTS) if (path := self.directory / name).is_file()]
-        code = sorted(self.directory.glob("*.py")) if self.config.has_remote_code else []
-        return tuple(dict.fromkeys((*self._companion_paths(), *index, *self.weights, *code)))
+        code = self.code_files(self.directory) if self.config.has_remote_code else ()
+        return tuple(dict.fromkeys((*self._companion_paths(), *index, *self.weights, *filter(is_file, code))))
+
+    def code_files(self, directory: Path, repository: str = "") -> tuple[Path, ...]:
+        """Return the Python files that transformers may import: the named ones, and those next to them.
+
+        Args:
+            directory: That of the model, or a snapshot of the repository.
+            repository: A repository on the Hub that the configuration names; empty for that of the model.
+        """
+        named = [directory / path for other, path in self.config.code_paths if other == repository]
+        directories = filter(is_directory, dict.fromkeys((directory, *(path.parent for path in named))))
+        return tuple(dict.fromkeys((*named, *(file for each in directories for file in sorted(each.glob("*.py"))))))
 
     def companions(self) -> tuple[tuple[Companion, ...], tuple[str, ...]]:
         """Return the files to publish with the model, and notes on links to files that may not belong to it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huggingface_hub import constants
 
 from repogen.errors import SourceError
-from repogen.files.paths import is_foreign_in_public, is_like_tmp, is_public, real_path
+from repogen.files.own_code import FOREIGN_CODE, foreign_code, is_replaceable
+from repogen.files.paths import is_public, reason
+from repogen.spec.sources import is_hub_id
 
 if TYPE_CHECKING:
     from repogen.source.huggingface.checkpoint import Checkpoint
@@ -27,37 +28,36 @@ def require_own_code(checkpoint: Checkpoint, spec_root: Path) -> None:
     """
     if not checkpoint.config.has_remote_code:
         return
-    directory, root = checkpoint.directory, real_path(spec_root)
-    unsafe = [path for path in _both(directory) if is_like_tmp(path)]
-    if checkpoint.config.names_other_repository:  # transformers reads that code from the cache of the Hub
-        hub = Path(constants.HF_HUB_CACHE)
-        hub.mkdir(parents=True, exist_ok=True)  # otherwise, another user could create it in a shared HF_HOME
-        unsafe += [path for path in _both(hub) if is_public(path) or _is_replaceable(path, root)]
-    unsafe += [path for path in _both(directory) if _is_replaceable(path, root)]
-    unsafe += [file for file in directory.glob("*.py") if is_foreign_in_public(real_path(file), Path("/"))]
-    if unsafe:
+    directory = checkpoint.directory
+    try:
+        unsafe = foreign_code(directory, checkpoint.code_files(directory), spec_root)
+        if unsafe is None and checkpoint.config.names_other_repository:
+            unsafe = _foreign_code_in_cache(checkpoint, spec_root)
+    except OSError as error:
         raise SourceError(
-            f"{unsafe[0]} contains Python code, but belongs to another user, or other users can add files to it or "
-            "replace it",
-            "copy the model to your own directory, or set HF_HOME to one",
+            f"the code of {checkpoint.name} cannot be read: {reason(error)}",
+            "build again when nothing else changes the directory",
+            code="source.hf-files",
+            where=checkpoint.name,
+        ) from error
+    if unsafe is not None:
+        raise SourceError(
+            f"{unsafe} contains Python code, {FOREIGN_CODE}",
+            "copy the model to your own directory, or set HF_HOME to one; other users must not be able to write to "
+            "it: chmod -R o-w DIR",
             code="working-directory.foreign",
             where=checkpoint.name,
         )
 
 
-def _both(path: Path) -> tuple[Path, ...]:
-    """Return a path with and without symlinks."""
-    return tuple(dict.fromkeys((path.absolute(), real_path(path))))
-
-
-def _is_replaceable(directory: Path, root: Path) -> bool:
-    """Return whether another user planted a directory, or can rename it or a directory above."""
-    if is_foreign_in_public(directory, Path("/")):
-        return True
-    others = (path for path in (directory, *directory.parents) if not _is_trusted(real_path(path), root))
-    # a mounted volume, as in Kubernetes, may be writable by all users of a container
-    return any(is_public(path) and not is_like_tmp(path) and not os.path.ismount(path) for path in others)
-
-
-def _is_trusted(path: Path, root: Path) -> bool:
-    return path.is_relative_to(root) or root.is_relative_to(path)
+def _foreign_code_in_cache(checkpoint: Checkpoint, spec_root: Path) -> Path | None:
+    """Return a directory or a file of the cache of the Hub through which other users can change code; None without."""
+    hub = Path(constants.HF_HUB_CACHE)
+    hub.mkdir(parents=True, exist_ok=True)  # otherwise, another user could create it in a shared HF_HOME
+    if is_public(hub) or is_replaceable(hub, spec_root):
+        return hub
+    for repository in filter(is_hub_id, {name for name, _ in checkpoint.config.code_paths}):
+        for snapshot in sorted((hub / f"models--{repository.replace('/', '--')}" / "snapshots").glob("*")):
+            if unsafe := foreign_code(hub, checkpoint.code_files(snapshot, repository), spec_root):
+                return unsafe
+    return None

@@ -124,6 +124,37 @@ def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monk
         assert caught.value.code == "working-directory.foreign"
 
 
+@pytest.mark.parametrize("change", ["code directory", "sticky group", "owner", "file owner", "file mode", "link"])
+def test_remote_code_in_a_directory_below_that_others_can_change(model: Path, tmp_path: Path, change: str) -> None:
+    """auto_map may name code in a directory of the model, whose modes and owners are examined as well."""
+    code, own = model / "code", tmp_path / "own"
+    code.mkdir()
+    own.mkdir()
+    file = code / "modeling_own.py"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    edit(model, auto_map={"AutoModelForSequenceClassification": ["code/modeling_own.OwnModel"]}, model_type="own")
+    match change:
+        case "code directory":
+            code.chmod(0o777)
+        case "sticky group":
+            os.chown(code, -1, 65534)
+            code.chmod(0o1775)
+        case "owner":
+            os.chown(code, 65534, -1)
+        case "file owner":
+            os.chown(file, 65534, -1)
+        case "file mode":
+            file.chmod(0o666)
+        case "link":
+            file.rename(own / file.name)
+            own.chmod(0o777)
+            file.symlink_to(own / file.name)
+    trusted = {"kind": "huggingface", "model": "model", "trust_remote_code": True}
+    with pytest.raises(SourceError, match="other users can add files to it or replace it") as caught:
+        load_source(ModelSpec.model_validate({"source": trusted}), tmp_path)
+    assert (caught.value.code, (tmp_path / "ran").exists()) == ("working-directory.foreign", False)
+
+
 @pytest.mark.parametrize("case", ["parent", "link", "file", "other repository"])
 def test_remote_code_that_others_can_replace_is_not_run(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.errors import TrackingError
+from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow.artifact_servers import VARIABLE, foreign_server, is_foreign_directory
 from repogen.registry.mlflow.download import download_model
 from repogen.registry.mlflow.entries import CONTENT, STATE
@@ -121,6 +121,31 @@ def test_directory_that_a_server_names(store: Connection, tmp_path: Path, monkey
     monkeypatch.setenv(VARIABLE, f"other.example, {tmp_path}")
     download_model(remote, f"models:/{name}/1", tmp_path / "target")
     assert (tmp_path / "target" / "net.onnx").read_bytes() == b"graph"
+
+
+@pytest.mark.parametrize("change", ["mode of a file", "owner of a file", "directory", "directory above"])
+def test_code_that_others_can_change(store: Connection, tmp_path: Path, change: str) -> None:
+    """Pickles, and the code that was logged with them, are downloaded to be run; other files are not examined."""
+    artifacts, target, base = tmp_path / "shared" / "artifacts", tmp_path / "target", tmp_path / "spec"
+    for directory in (artifacts / "code", target, base):
+        directory.mkdir(parents=True)
+    file = artifacts / "code" / "net.py"
+    file.write_text("pass")
+    name = registered(store, artifacts.as_uri())
+    download_model(store, f"models:/{name}/1", target, base)
+    match change:
+        case "mode of a file":
+            file.chmod(0o666)
+        case "owner of a file":
+            os.chown(file, 65534, -1)
+        case "directory":
+            (artifacts / "code").chmod(0o1777)
+        case "directory above":
+            artifacts.parent.chmod(0o777)
+    with pytest.raises(SourceError, match="other users can add files to it or replace it") as caught:
+        download_model(store, f"models:/{name}/1", target, base)
+    assert caught.value.code == "working-directory.foreign"
+    download_model(store, f"models:/{name}/1", target)
 
 
 def test_pipe_among_artifacts(store: Connection, tmp_path: Path) -> None:
