@@ -92,6 +92,7 @@ def configure(
     _check_files(name, parsed, named_files)
     findings = _findings(name, parsed, verified, options.target)
     _check_rules(name, parsed, findings)
+    notes += tuple(_reshape_notes(parsed))
     notes += tuple(_warnings(findings, options.ignored_rules))
     return ModelConfig(name, text, facts.max_batch_size, artifact.signature, named_files, notes)
 
@@ -114,6 +115,14 @@ def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, opt
         backend=ONNXRUNTIME if is_graph else "" if isinstance(artifact, EnsembleArtifact) else "python",
         gpu=is_graph and (options.gpu or model.triton.tensorrt is not None),
     )
+
+
+def _reshape_notes(config: Message) -> Iterator[str]:
+    """Yield the shape that clients use for tensors with one number in each row, which differs from the model's."""
+    tensors = [*config.input, *config.output] if config.max_batch_size else []
+    names = [tensor.name for tensor in tensors if tensor.HasField("reshape") and not tensor.reshape.shape]
+    if names:
+        yield f"clients send and receive [N, 1], not [N]: {', '.join(names)}"
 
 
 def _findings(name: str, config: Message, verified: VerifiedModel, target: Target) -> list[Finding]:
