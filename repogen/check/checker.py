@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
@@ -281,12 +282,16 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
             path.stat()
             real_path = _without_dots(path)
             model = _model_of(real_path.absolute())
+            repository = _repository_in(real_path) if model is None else None
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             hint = "specify a repository, a model's directory, or a file in one"
             raise SpecError(f"{path} does not exist", hint, code="check.path") from error
         except OSError as error:
             raise_if_exhausted(error)
             raise _unreadable_error(path, error) from error
+        if repository is not None:
+            hint = f"check the repository: repogen check {shlex.quote(str(path / repository.name))}"
+            raise SpecError(f"{path} contains no models, but {repository.name} does", hint, code="check.path")
         root = real_path if model is None else model.parent
         names = None if model is None else frozenset({model.name})
         earlier = requests.setdefault(root.absolute(), _Request(path, root, names))
@@ -319,6 +324,14 @@ def _is_readable_model(directory: Path) -> bool:
         return is_directory(directory) and is_model(directory)
     except OSError:  # a directory above the user's path that may be traversed, but not listed
         return False
+
+
+def _repository_in(directory: Path) -> Path | None:
+    """Return the first directory in another one that contains models, if the other one contains none."""
+    directories = sorted(filter(is_directory, directory.iterdir())) if is_directory(directory) else []
+    if any(map(_is_readable_model, directories)):
+        return None
+    return next((path for path in directories if os.access(path, os.R_OK) and _contains_models(path)), None)
 
 
 def _contains_models(directory: Path) -> bool:

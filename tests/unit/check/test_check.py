@@ -294,6 +294,17 @@ def test_invalid_arguments(path: str, release: str, select: tuple[str, ...], cod
     assert (caught.value.code, caught.value.exit_code) == (code, ExitCode.SPEC)
 
 
+def test_directory_of_a_project_is_not_a_repository(tmp_path: Path) -> None:
+    """The error names the repository in it, not each of its other directories."""
+    project = tmp_path / "project"
+    (project / "tests").mkdir(parents=True)
+    add_model(project / "model_repository", "m", CONFIG)
+    with pytest.raises(SpecError, match="contains no models, but model_repository does") as caught:
+        check(project)
+    assert (caught.value.code, caught.value.hint.split()[-1]) == ("check.path", str(project / "model_repository"))
+    assert check(project / "model_repository") == []
+
+
 @pytest.mark.parametrize(
     ("backend", "file"),
     [
