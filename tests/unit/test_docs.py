@@ -1,4 +1,4 @@
-"""Every error code and rule has a page, and every page has a code or rule; examples of YAML can be parsed."""
+"""Every error code and rule has a page, and every page has a code or rule; examples use options and keys that exist."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+import jsonschema
 import pytest
 import yaml
 
+from repogen.cli.group import main as command_line
 from repogen.explain import codes as explained_codes
+from repogen.spec.schema import json_schema
 from repogen.triton_config.rules.findings import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).resolve().parents[2] / "repogen"
-DOCS = PACKAGE.parent / "docs"
+ROOT = PACKAGE.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    (*DOCS.rglob("*.md"), *(PACKAGE / "explain").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md"))
+)
+PAGE_NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 _YAML_BLOCK = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"\brepogen ([a-z][a-z-]*(?: [^`\n|]*)?)")
 _CODE = re.compile(r"[a-z][a-z-]*(?:\.[a-z-]+)?")
 _RECORDS = {"ErrorRecord"}
 _NAMES = {"code", "default_code"}
@@ -124,8 +134,38 @@ def test_every_page_has_a_code() -> None:
     assert unknown == set()
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_yaml_examples_can_be_parsed(page: Path) -> None:
-    """An example that was wrapped like text is not YAML."""
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
+def test_yaml_examples_have_valid_keys(page: Path) -> None:
+    """An example can be parsed, and a spec, or the part of one that describes a model, has only known keys."""
+    schema = json_schema()
+    keys = set(schema["properties"])  # type: ignore[call-overload] # the properties of an object are a dict
     for match in _YAML_BLOCK.finditer(page.read_text(encoding="utf-8")):
-        yaml.safe_load(textwrap.dedent(match[2]))
+        example = yaml.safe_load(textwrap.dedent(match[2]))
+        if not isinstance(example, dict) or page.name == "plugins.md":  # plug-ins add keys
+            continue
+        spec = example if keys & set(example) else {"models": {"net": example}}
+        if not keys & set(example) and not {"source", "inputs", "triton", "optimize", "examples"} & set(example):
+            continue
+        problems = jsonschema.Draft202012Validator(schema).iter_errors({"models": {}, **spec})
+        assert [problem.message for problem in problems if problem.validator == "additionalProperties"] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
+def test_commands_have_only_options_that_exist(page: Path) -> None:
+    """Each ``repogen COMMAND … --option`` of a page is an option of that command."""
+    for match in _COMMAND.finditer(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+        command, words = command_of(match[1].partition("#")[0].split())
+        options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        used = {re.split(r"[^a-z0-9-]", word.lstrip("`[("))[0] for word in words if word.lstrip("`[(").startswith("--")}
+        assert used - options - {"--help"} == set(), match[0]
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that words of a command line name, and the words after it."""
+    command: click.Command = command_line
+    while words and isinstance(command, click.Group):
+        inner = command.get_command(click.Context(command), words[0])
+        if inner is None:
+            break
+        command, words = inner, words[1:]
+    return command, [] if command is command_line else words
