@@ -30,7 +30,11 @@ CASES = (
         "an attribute counts the calls, and the ninth call returns a different result",
     ),
     _case(
-        "first_length", "FirstLength", "source.stateful", "the first call's length divides all later outputs", _STEPS
+        "first_length",
+        "FirstLength",
+        "source.stateful",
+        "all later outputs are divided by the length in the first call",
+        _STEPS,
     ),
     _case("first_scale", "FirstScale", "source.stateful", "the first batch's deviation is kept in a dict"),
     _case("first_batch", "FirstBatch", "source.stateful", "the first batch sets a parameter"),

@@ -21,7 +21,7 @@ CASES = (
         "uint8_image",
         of_factory("precisions.py:Bytes", signature(image="uint8 batch 16 16 3 0..255")),
         "batch",
-        "an image of bytes, channels last",
+        "a uint8 image, channels last",
     ),
     Case(
         "int32_and_bool",

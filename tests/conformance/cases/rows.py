@@ -15,7 +15,7 @@ _MANY = signature({"batch": (1, 32)}, x="float32 batch 4")
 CASES = (
     _case("batch_mean", "centred", "the batch's mean is subtracted"),
     _case("batch_softmax", "softmax", "softmax runs over the batch"),
-    _case("batch_maximum", "largest", "the batch's maximum divides all rows"),
+    _case("batch_maximum", "largest", "all rows are divided by the batch's maximum"),
     _case("batch_sorted", "sorted_rows", "features are sorted over the batch"),
     _case("running_sum", "running_sum", "each row is added to the rows before it"),
     _case("from_first", "from_first", "the first row is subtracted from each row"),

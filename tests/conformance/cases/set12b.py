@@ -105,7 +105,7 @@ CASES = (
         "photo_intake",
         "PhotoIntake",
         "batch",
-        "photos of bytes, each with its own contrast",
+        "photos as uint8, each with its own contrast",
         signature(photo="uint8 batch height width 3 0..255"),
     ),
     _case(

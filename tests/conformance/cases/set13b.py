@@ -91,7 +91,7 @@ CASES = (
         "beam_of_three",
         "BeamOfThree",
         "batch",
-        "beams are rows during the search, but are chosen within each row",
+        "each beam is a row of the batch during the search, but is chosen only among the beams of one row of the input",
         signature(encoded="float32 batch 16"),
     ),
     _case(
