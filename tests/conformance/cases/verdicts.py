@@ -243,8 +243,8 @@ CASES = (
         "cache_by_position",
         "PositionCache",
         "rejected:source.stateful",
-        "a call reads cache positions that earlier calls wrote; the examples might not show this, if they write only to "
-        "higher positions",
+        "a call reads cache positions that earlier calls wrote; the examples might not show this, if they write only "
+        "to higher positions",
         signature(x="float32 batch 4", position="int64 1 1..63"),
     ),
     _case("ragged_means", "RowMeans", "batch", "each row has at least one element", _RAGGED_MEANS),
