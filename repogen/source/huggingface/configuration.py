@@ -25,6 +25,9 @@ _IGNORED_KEYS = frozenset({
 })  # fmt: skip
 _INTERMEDIATE_OUTPUTS = ("hidden_states", "attentions")
 _MAX_REASON_LENGTH = 300
+_MAX_LABELS = 1_000_000
+_MAX_LAYERS = 10_000
+"""transformers creates an object for each label and each layer before it reads weights."""
 
 
 def read_config(checkpoint: Checkpoint, outputs: tuple[str, ...]) -> Config:
@@ -45,10 +48,10 @@ def read_config(checkpoint: Checkpoint, outputs: tuple[str, ...]) -> Config:
         )
     try:
         config = _load_config(checkpoint)
-    except SourceError:
+    except (SourceError, MemoryError):
         raise
     except Exception as error:  # each configuration class has its own validators and exceptions
-        reason = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+        reason = " ".join(str(error).split())[:_MAX_REASON_LENGTH] or type(error).__name__
         raise SourceError(
             f"transformers {transformers.__version__} rejects {CONFIG} of {checkpoint.name}: {reason}",
             "correct it, or save the model again with this version of transformers",
@@ -68,6 +71,7 @@ def read_config(checkpoint: Checkpoint, outputs: tuple[str, ...]) -> Config:
 
 
 def _load_config(checkpoint: Checkpoint) -> Config:
+    _require_few_objects(checkpoint.raw_config)
     if checkpoint.config.has_remote_code:
         return transformers.AutoConfig.from_pretrained(checkpoint.directory, trust_remote_code=True)
     kind = checkpoint.config.model_type
@@ -80,6 +84,27 @@ def _load_config(checkpoint: Checkpoint) -> Config:
             where=CONFIG,
         )
     return CONFIG_MAPPING[kind].from_dict(_without_ignored(checkpoint.raw_config))
+
+
+def _require_few_objects(value: object) -> None:
+    """Require that a configuration, and those in it, have a plausible number of labels and layers.
+
+    Raises:
+        SourceError: They would need all memory.
+    """
+    if isinstance(value, list):
+        for child in value:
+            _require_few_objects(child)
+    for key, child in value.items() if isinstance(value, dict) else ():
+        limit = _MAX_LABELS if key == "num_labels" else _MAX_LAYERS if key.endswith(("layers", "n_layer")) else None
+        if limit is not None and isinstance(child, int) and child > limit:
+            raise SourceError(
+                f"{CONFIG}: {key} is {child}, which is more than {limit}",
+                "download the model again, or write a factory: source: {factory: …}",
+                code="source.hf-files",
+                where=CONFIG,
+            )
+        _require_few_objects(child)
 
 
 def _without_ignored(value: Any) -> Any:  # noqa: ANN401 - a JSON value

@@ -248,6 +248,8 @@ def test_truncated_weights(model: Path, tmp_path: Path) -> None:
         (lambda model: edit(model, architectures=3), "config.json is not valid: architectures"),
         (lambda model: (model / "config.json").write_text('{"a":' * 2000), "config.json cannot be read as JSON"),
         (lambda model: edit(model, num_attention_heads="many"), "rejects config.json"),
+        (lambda model: edit(model, num_labels=10**9), "num_labels is 1000000000, which is more than 1000000"),
+        (lambda model: edit(model, text_config={"num_hidden_layers": 10**6}), "num_hidden_layers is 1000000"),
     ],
 )
 def test_directory_that_is_not_a_model(damage: Any, message: str, model: Path, tmp_path: Path) -> None:
