@@ -142,8 +142,8 @@ EXIT_CODES = {
         "processes or open files"
     ),
     8: (
-        "MLflow could not be reached or returned an error, its files are missing or were modified, or another process "
-        "changed its entries at the same time"
+        "MLflow could not be reached or returned an error, its files are missing, were modified or do not fit on the "
+        "disk, or another process changed its entries at the same time"
     ),
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP; `serve` and `view` end with 0",

@@ -176,7 +176,7 @@ class LossyDocument(TypedDict):
     precision: Literal["float16", "bfloat16", "qint8"]
     """Coarsest precision that they compute in"""
     quality: QualityDocument | None
-    """Values for the published graph; null if it is within the tolerances of parity"""
+    """Values for the published graph; null if the graph was judged by parity"""
     summary: str
     """The passes and the values in one line"""
 
@@ -890,7 +890,8 @@ class TuneDocument(TypedDict):
     resumed: int
     """Number of trials of an earlier run"""
     pareto: list[int]
-    """Numbers of the trials that meet the constraints; no other one is better in throughput, p99 and memory at once"""
+    """Numbers of the trials on the Pareto front: each meets the constraints, and no other trial that meets them is
+    better in throughput, p99 and memory at once"""
     chosen: int | None
     """Number of the chosen trial; null if no trial meets the constraints"""
     comparison: list[ComparisonRowDocument]

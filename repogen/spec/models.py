@@ -121,7 +121,7 @@ class ExportSpec(Section):
     )
     external_data: StrictBool = Field(default=False, description="Store weights in a separate file even below 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
-        default=(), description='"file.py:line" of branches on tensor values that tracing may fix to one side'
+        default=(), description='"file.py:line" of branches on tensor values of which tracing may keep only one side'
     )
     custom_translations: str | None = Field(
         default=None, description='"ops.py:table": operator -> onnxscript function, for dynamo'
@@ -242,7 +242,10 @@ class LimitsSpec(Section):
 
 
 class ResourcesSpec(Section):
-    """What a build of the model needs, for choosing a machine. It does not change what is published."""
+    """What a build of the model needs, for choosing a machine.
+
+    It does not change what is published, except for rounding in the golden tensors.
+    """
 
     cpus: Annotated[int, Field(strict=True, ge=1, le=1024), must_be("an integer from 1 to 1024")] = Field(
         default=1,

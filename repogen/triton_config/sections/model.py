@@ -209,7 +209,8 @@ class TensorRTSpec(Section):
         "model_warmup is set",
     )
     parameters: dict[Text, ParameterValue] = Field(
-        default_factory=dict, description="Other parameters of the accelerator; they replace those that repogen writes"
+        default_factory=dict,
+        description="More parameters of the accelerator; one of the same name as repogen's replaces it",
     )
 
 
