@@ -234,7 +234,8 @@ def _output_name_findings(config: ModelConfig, signature: Signature) -> Iterator
 def _similar(unknown: str, names: Collection[str], used: Container[str]) -> str:
     """Return the graph's name that is similar to one that is not in the graph, and is not used; empty if none is."""
     unused = [name for name in islice(names, _MAX_COMPARED) if name not in used]
-    return next(iter(get_close_matches(unknown[:_MAX_WORD], unused, n=1)), "")
+    same = (name for name in unused if name.lower() == unknown.lower())
+    return next(same, "") or next(iter(get_close_matches(unknown[:_MAX_WORD], unused, n=1)), "")
 
 
 def _graph_names(names: Collection[str], suggestion: str = "") -> str:

@@ -122,9 +122,11 @@ def test_input_that_is_not_declared(repository: Path) -> None:
 def test_input_with_a_wrong_name(repository: Path) -> None:
     """A second input is not added: the model would still be rejected."""
     (repository / "m" / "config.pbtxt").write_text(CONFIG.replace('"x"', '"X"'))
+    assert [(finding.code, finding.hint) for finding in check(repository)] == [("RG201", "did you mean 'x'?")]
+    (repository / "m" / "config.pbtxt").write_text(CONFIG.replace('"x"', '"image"'))
     missing, wrong = check(repository)
     assert (wrong.code, wrong.hint) == ("RG201", "the graph has 'x'")
-    assert (missing.code, missing.hint) == ("RG202", "declare it, or rename 'X', which is not in the graph")
+    assert (missing.code, missing.hint) == ("RG202", "declare it, or rename 'image', which is not in the graph")
     assert fixable([wrong, missing]) == ()
 
 
