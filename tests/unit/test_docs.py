@@ -169,3 +169,8 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
             break
         command, words = inner, words[1:]
     return command, [] if command is command_line else words
+
+
+def test_readme_is_short() -> None:
+    """Reference material is on the site."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
