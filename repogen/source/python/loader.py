@@ -18,6 +18,7 @@ from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.inputs import dim_ranges, examples_for
+from repogen.source.common.search_path import require_own
 from repogen.source.python.backend_utils import MODULE
 from repogen.source.python.model import PythonCode, PythonModel, model_config, open_python
 from repogen.source.python.requirements import check_installed, requirement_name
@@ -45,9 +46,11 @@ def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
 
     Raises:
         SourceError: The code cannot be imported, has no ``TritonPythonModel``, or its outputs do not match the
-            declaration.
+            declaration. Or another user may have created it.
     """
     source, model, root = request.options, request.model, request.root
+    for file in (source.path, *source.data):  # data can be modules that the code imports
+        require_own((root / file).resolve(), root.resolve())
     signature = _signature(model)
     check_installed(source.requirements)
     dims, examples = dim_ranges(model.dims), examples_for(model, signature.inputs, root)

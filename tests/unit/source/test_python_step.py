@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Any
 
@@ -254,3 +255,19 @@ def test_stored_strings(load: Callable[..., SourceModel], tmp_path: Path) -> Non
     source = load(examples="texts.npz")
 
     assert source.examples({"batch": 3}, 0)["text"].tolist() == [[b"ab"], [b"c"], [b"ab"]]
+
+
+@pytest.mark.parametrize("case", ["sticky directory", "step.py", "suffix.txt"])
+def test_code_that_another_user_may_have_created_is_not_run(
+    tmp_path: Path, load: Callable[..., SourceModel], case: str
+) -> None:
+    """The directory of the spec is shared; data can be modules that the code imports."""
+    load()
+    body = f"open({str(tmp_path / 'ran')!r}, 'w')\n{_GOOD.lstrip()}"
+    tmp_path.chmod(0o1777 if case == "sticky directory" else 0o777)
+    if case != "sticky directory":
+        os.chown(tmp_path / case, 65534, -1)
+    error = rejection(load, body)
+    message = "other users can create files in " if case == "sticky directory" else f"{case} belongs to another user"
+    assert (error.code, error.message[: len(message)]) == ("working-directory.foreign", message)
+    assert not (tmp_path / "ran").exists()
