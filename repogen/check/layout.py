@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory
+from repogen.files.paths import FOREIGN_LINK, foreign_link
 from repogen.files.work_limit import WorkLimitError
 from repogen.repository.layout import MODEL_FILES, is_model, overflows, triton_version, triton_versions
 from repogen.triton_config.rules.findings import Finding, listed
@@ -49,7 +50,12 @@ def root_findings(repository: Path) -> Iterator[Finding]:
 
 
 def unreadable_config(path: Path) -> str:
-    """Return why a config.pbtxt cannot be read; empty for a regular file, or if it does not exist."""
+    """Return why a config.pbtxt cannot be read; empty for a regular file, or if it does not exist.
+
+    A link of another user may lead to a private file, words of which would be in messages.
+    """
+    if foreign_link(path):
+        return FOREIGN_LINK
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -90,6 +90,8 @@ def check(  # noqa: PLR0913 - one parameter per option
     those that repogen built. Accepts repositories, model directories and files in them; the default is
     model_repository. Exits with code 1 if there are errors.
     """
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes requires --fix or --diff")
     with handle_errors(debug=debug, as_json=output_format == "json"):
         settings = None if isolated else find_settings(Path(), spec)
         request = _request(paths, target, _codes(select), _codes(ignore), settings)

@@ -79,7 +79,7 @@ class ConfigFile(BaseModel):
     @property
     def names_other_repository(self) -> bool:
         """Whether that code is in another repository of the Hub, as in ``owner/name--module.Class``."""
-        return "--" in json.dumps(self.auto_map)
+        return any(repository for repository, _ in self.code_paths) or "--" in json.dumps(self.auto_map)
 
     @property
     def code_paths(self) -> tuple[tuple[str, str], ...]:

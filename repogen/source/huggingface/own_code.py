@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from repogen.errors import SourceError
 from repogen.files.own_code import FOREIGN_CODE, foreign_code, is_replaceable
-from repogen.files.paths import is_public, reason
+from repogen.files.paths import exists, is_public, reason
 from repogen.spec.sources import is_hub_id
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ def require_own_code(checkpoint: Checkpoint, spec_root: Path) -> None:
         return
     directory = checkpoint.directory
     try:
-        unsafe = foreign_code(directory, checkpoint.code_files(directory), spec_root)
+        files = (*checkpoint.code_files(directory), *directory.glob("*.json"))  # config.json names the code to run
+        unsafe = foreign_code(directory, files, spec_root)
         if unsafe is None and checkpoint.config.names_other_repository:
-            unsafe = _foreign_code_in_cache(checkpoint, spec_root)
+            unsafe = _foreign_code_in_other_repository(checkpoint, spec_root)
     except OSError as error:
         raise SourceError(
             f"the code of {checkpoint.name} cannot be read: {reason(error)}",
@@ -42,7 +43,7 @@ def require_own_code(checkpoint: Checkpoint, spec_root: Path) -> None:
         ) from error
     if unsafe is not None:
         raise SourceError(
-            f"{unsafe} contains Python code, {FOREIGN_CODE}",
+            f"{unsafe} contains or names Python code, {FOREIGN_CODE}",
             "copy the model to your own directory, or set HF_HOME to one; other users must not be able to write to "
             "it: chmod -R o-w DIR",
             code="working-directory.foreign",
@@ -50,13 +51,29 @@ def require_own_code(checkpoint: Checkpoint, spec_root: Path) -> None:
         )
 
 
-def _foreign_code_in_cache(checkpoint: Checkpoint, spec_root: Path) -> Path | None:
-    """Return a directory or a file of the cache of the Hub through which other users can change code; None without."""
+def _foreign_code_in_other_repository(checkpoint: Checkpoint, spec_root: Path) -> Path | None:
+    """Return a directory or a file through which other users can change code in another repository; None without.
+
+    Raises:
+        SourceError: The code is in a directory of this machine: transformers prefers one with the name of a repository.
+    """
+    repositories = dict.fromkeys(name for name, _ in checkpoint.config.code_paths if name)
+    for name in repositories:
+        if not is_hub_id(name) or exists(Path(name)):
+            raise SourceError(
+                f"auto_map of {checkpoint.name} names code in {name!r}, which is not a repository on the Hub or is a "
+                "path in the working directory",
+                "copy the code next to the model, and correct auto_map; or change to another directory",
+                code="source.hf-files",
+                where=f"{checkpoint.name}/config.json",
+            )
+    if is_replaceable(Path(), spec_root):
+        return Path.cwd()
     hub = Path(constants.HF_HUB_CACHE)
     hub.mkdir(parents=True, exist_ok=True)  # otherwise, another user could create it in a shared HF_HOME
     if is_public(hub) or is_replaceable(hub, spec_root):
         return hub
-    for repository in filter(is_hub_id, {name for name, _ in checkpoint.config.code_paths}):
+    for repository in repositories:
         for snapshot in sorted((hub / f"models--{repository.replace('/', '--')}" / "snapshots").glob("*")):
             if unsafe := foreign_code(hub, checkpoint.code_files(snapshot, repository), spec_root):
                 return unsafe

@@ -210,3 +210,21 @@ def test_models_whose_names_differ_only_in_case(repository: Path) -> None:
     add_model(repository, "M", CONFIG.replace('"m"', '"M"'))
     assert ("RG408", "warning", "M and m differ only in case") in messages(repository)
     assert [code for code, _, _ in messages(repository / "M")] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_config_that_is_a_link_of_another_user(repository: Path, tmp_path: Path) -> None:
+    """Words of a private file would be in messages; the model that the link leads to is checked as before."""
+    (tmp_path / "private").write_text("hunter2-password\n")
+    for name, target in (("a", tmp_path / "private"), ("b", repository / "m" / "config.pbtxt")):
+        model = add_model(repository, name, CONFIG)
+        (model / "config.pbtxt").unlink()
+        (model / "config.pbtxt").symlink_to(target)
+        os.chown(model / "config.pbtxt", 65534, -1, follow_symlinks=False)
+    findings = check(repository)
+    assert [Path(finding.path).parts[-2:] for finding in findings if finding.code == "RG005"] == [
+        ("a", "config.pbtxt"),
+        ("b", "config.pbtxt"),
+    ]
+    assert not any("hunter2" in f"{finding.message} {finding.hint}" for finding in findings)
+    assert not any(f"{repository}/m/" in finding.path for finding in findings)

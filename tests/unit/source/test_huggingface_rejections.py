@@ -119,12 +119,16 @@ def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monk
     for mode, owner in ((0o1777, -1), (0o755, 65534)):
         os.chown(model, owner, owner)
         model.chmod(mode)
-        with pytest.raises(SourceError, match="contains Python code, but belongs to another user, or") as caught:
+        with pytest.raises(
+            SourceError, match="contains or names Python code, but belongs to another user, or"
+        ) as caught:
             load_source(ModelSpec.model_validate({"source": trusted}), tmp_path)
         assert caught.value.code == "working-directory.foreign"
 
 
-@pytest.mark.parametrize("change", ["code directory", "sticky group", "owner", "file owner", "file mode", "link"])
+@pytest.mark.parametrize(
+    "change", ["code directory", "sticky group", "owner", "file owner", "file mode", "link", "config"]
+)
 def test_remote_code_in_a_directory_below_that_others_can_change(model: Path, tmp_path: Path, change: str) -> None:
     """auto_map may name code in a directory of the model, whose modes and owners are examined as well."""
     code, own = model / "code", tmp_path / "own"
@@ -145,6 +149,8 @@ def test_remote_code_in_a_directory_below_that_others_can_change(model: Path, tm
             os.chown(file, 65534, -1)
         case "file mode":
             file.chmod(0o666)
+        case "config":  # it names the code
+            (model / "config.json").chmod(0o666)
         case "link":
             file.rename(own / file.name)
             own.chmod(0o777)
@@ -183,6 +189,31 @@ def test_remote_code_that_others_can_replace_is_not_run(
     with pytest.raises(SourceError, match="other users can add files to it or replace it") as caught:
         load_source(ModelSpec.model_validate({"source": trusted}), spec_root)
     assert (caught.value.code, (tmp_path / "ran").exists()) == ("working-directory.foreign", False)
+
+
+@pytest.mark.parametrize("case", ["relative", "absolute", "sticky"])
+def test_remote_code_in_a_directory_with_the_name_of_a_repository(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A directory with this name is preferred, and another user could create it in the working directory."""
+    working_directory = tmp_path / "shared"
+    code = working_directory / "acme" / "code"
+    code.mkdir(parents=True)
+    (code / "modeling_own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(working_directory)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    if case == "sticky":  # the directory does not exist yet
+        working_directory.chmod(0o1777)
+        code.rename(tmp_path / "later")
+    repository = str(code) if case == "absolute" else "acme/code"
+    edit(
+        model, auto_map={"AutoModelForSequenceClassification": f"{repository}--modeling_own.OwnModel"}, model_type="own"
+    )
+    trusted = {"kind": "huggingface", "model": "model", "trust_remote_code": True}
+    with pytest.raises(SourceError) as caught:
+        load_source(ModelSpec.model_validate({"source": trusted}), tmp_path)
+    expected = "working-directory.foreign" if case == "sticky" else "source.hf-files"
+    assert (caught.value.code, (tmp_path / "ran").exists()) == (expected, False)
 
 
 def test_pickled_code_is_not_run(model: Path, tmp_path: Path) -> None:
