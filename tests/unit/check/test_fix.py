@@ -360,3 +360,9 @@ def test_config_that_all_users_can_write_to(repository: Path) -> None:
     config.chmod(0o4777)
     write(fix_all(repository).files)
     assert config.stat().st_mode & 0o7777 == 0o775
+
+
+def test_unsafe_fixes_alone_is_a_usage_error(repository: Path) -> None:
+    """The option would have no effect."""
+    result = CliRunner().invoke(main, ["check", str(repository), "--unsafe-fixes"])
+    assert (result.exit_code, "--unsafe-fixes requires --fix or --diff" in result.output) == (2, True)
