@@ -19,8 +19,9 @@ FOREIGN_CODE = "but belongs to another user, or other users can add files to it 
 def foreign_code(directory: Path, files: Iterable[Path], base: Path) -> Path | None:
     """Return a file or a directory of code that another user planted, can change or can replace; None without one.
 
-    Symlinks are examined, and what they lead to. Files of this user, of root, and of the owners of ``directory`` and
-    ``base`` are trusted, as long as no other user can write to them.
+    Symlinks are examined, and what they lead to. Files and directories of this user, of root, and of the owners of
+    ``directory`` and ``base`` are trusted, as long as no other user can write to them. A group that can write to them
+    is trusted.
 
     Args:
         directory: The directory with the code.
@@ -31,6 +32,8 @@ def foreign_code(directory: Path, files: Iterable[Path], base: Path) -> Path | N
     Raises:
         OSError: A file was deleted at this moment.
     """
+    if _is_below_foreign(directory, base):
+        return directory
     directories: dict[Path, bool] = {}
     for file in (directory / "any", *files):
         below = [path for path in file.parents if path != directory and path.is_relative_to(directory)]
@@ -70,6 +73,13 @@ def _is_changeable(file: Path, directory: Path, base: Path) -> bool:
     if not _has_trusted_owner(file, directory, base) or is_foreign_in_public(real_path(file), Path("/")):
         return True
     return bool(file.stat().st_mode & stat.S_IWOTH) and not _is_trusted(file, base)
+
+
+def _is_below_foreign(directory: Path, base: Path) -> bool:
+    """Return whether a directory above belongs to another user, who can rename what is in it; a mount cannot be."""
+    paths = (directory.absolute(), real_path(directory))
+    above = {parent for path in paths for parent in path.parents if not os.path.ismount(parent)}
+    return not all(_is_trusted(path, base) or _has_trusted_owner(path, directory, base) for path in above)
 
 
 def _has_trusted_owner(path: Path, directory: Path, base: Path) -> bool:

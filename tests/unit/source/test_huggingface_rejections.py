@@ -161,20 +161,21 @@ def test_remote_code_in_a_directory_below_that_others_can_change(model: Path, tm
     assert (caught.value.code, (tmp_path / "ran").exists()) == ("working-directory.foreign", False)
 
 
-@pytest.mark.parametrize("case", ["parent", "link", "file", "other repository"])
+@pytest.mark.parametrize("case", ["parent", "owner of the parent", "link", "file", "other repository"])
 def test_remote_code_that_others_can_replace_is_not_run(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """Through a directory above, the user's own link, a link to a file, or a repository that auto_map names."""
     shared = tmp_path / "shared"
     shared.mkdir()
-    shared.chmod(0o777 if case == "parent" else 0o1777)
+    shared.chmod({"parent": 0o777, "owner of the parent": 0o755}.get(case, 0o1777))
+    os.chown(shared, 65534 if case == "owner of the parent" else -1, -1)
     spec_root = tmp_path / "spec"
     spec_root.mkdir()
     code, prefix = "modeling_own.py", "a/b--" if case == "other repository" else ""
     (model / code).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     edit(model, auto_map={"AutoModelForSequenceClassification": f"{prefix}modeling_own.OwnModel"}, model_type="own")
-    if case in {"parent", "link"}:
+    if case in {"parent", "owner of the parent", "link"}:
         model.rename(shared / "model")
         os.chown(shared / "model", 65534 if case == "link" else -1, -1)
         (spec_root / "model").symlink_to(shared / "model")
