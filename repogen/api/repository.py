@@ -226,7 +226,8 @@ def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`
     """
     directory = None if stage_dir is None else Path(stage_dir)
     options = RollbackOptions(to, release, allow_breaking, dry_run, directory)
-    return run(repository, lambda path: rolling_back.roll_back(path, name, options), writes=True, stage_dir=directory)
+    place = own_default(repository)
+    return run(place, lambda path: rolling_back.roll_back(path, name, options), writes=True, stage_dir=directory)
 
 
 def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
@@ -277,7 +278,8 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
     options = PruneOptions(keep, older_than, dry_run, ignore_registry, directory)
     names = () if name is None else (name,)
     connect = partial(_configured_registry, spec, tracking_uri)
-    return run(repository, lambda path: pruning.prune(path, names, options, connect), writes=True, stage_dir=directory)
+    place = own_default(repository)
+    return run(place, lambda path: pruning.prune(path, names, options, connect), writes=True, stage_dir=directory)
 
 
 def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`

@@ -160,6 +160,7 @@ def rollback(  # noqa: PLR0913 - one parameter per option
             raise click.UsageError(
                 "--release and --to are mutually exclusive: --to holds a version, --release ends the hold"
             )
+        repository = named_repository(repository)
         credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)
@@ -257,7 +258,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
         report = api.prune(
             name,
             keep=keep,
-            repository=repository,
+            repository=named_repository(repository),
             older_than=older_than,
             dry_run=dry_run,
             ignore_registry=ignore_registry,

@@ -57,6 +57,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "build", "plan", "diagnose m", "tune m", "bench", "bench --repository own", "promote m", "history m",
         "sync --alias champion", "versions --repository own", "prune --keep 1 --repository own", "smoke", "serve",
         "sync --alias champion --spec own.yaml", "deploy --server 127.0.0.1:9", "sign m --sign-key key.pem",
+        "rollback m", "prune --keep 1 --ignore-registry --spec own.yaml",
     ],
 )  # fmt: skip
 def test_commands_do_not_use_them_unless_they_are_named(planted: Path, command: str) -> None:
@@ -80,6 +81,8 @@ def test_commands_do_not_use_them_unless_they_are_named(planted: Path, command: 
         partial(repogen.deploy, servers=["127.0.0.1:9"]),
         partial(repogen.sync, alias="champion", tracking_uri="http://127.0.0.1:9"),
         partial(repogen.sign, "m", key=SigningKey(Path("key.pem"))),
+        partial(repogen.rollback, "m"),
+        partial(repogen.prune, keep=1, ignore_registry=True),
         partial(parse_target, "triton-repogen://127.0.0.1:9", {}),
     ],
 )
