@@ -27,10 +27,10 @@ from repogen.check.files import (
     same_name_findings,
     version_file_findings,
 )
-from repogen.check.layout import policy_findings, root_findings, unreadable, version_findings
+from repogen.check.layout import is_foreign_config, policy_findings, root_findings, unreadable, version_findings
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, is_file, raise_if_exhausted
-from repogen.files.paths import foreign_link, real_path
+from repogen.files.paths import real_path
 from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
@@ -439,7 +439,7 @@ def _read_model(directory: Path, target: Target, texts: Mapping[str, str]) -> _M
 
 def _read_text(path: Path, target: Target, text: str | None) -> ConfigText:
     """Read a config.pbtxt, a file to which links of several models lead only once: it may need several megabytes."""
-    if text is not None or not is_file(path) or foreign_link(path):
+    if text is not None or not is_file(path) or is_foreign_config(path):
         return read_config(path, target.release, text)
     status, configs = path.stat(), shared("configs")
     key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

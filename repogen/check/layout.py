@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory
-from repogen.files.paths import FOREIGN_LINK, foreign_link
+from repogen.files.paths import FOREIGN_LINK, foreign_link, real_path
 from repogen.files.work_limit import WorkLimitError
 from repogen.repository.layout import MODEL_FILES, is_model, overflows, triton_version, triton_versions
 from repogen.triton_config.rules.findings import Finding, listed
@@ -49,12 +49,17 @@ def root_findings(repository: Path) -> Iterator[Finding]:
             yield Finding("RG401", "error", message, hint, path=str(entry))
 
 
+def is_foreign_config(path: Path) -> bool:
+    """Return whether a model's config.pbtxt, or its directory, is a ``foreign_link``; those above are not examined."""
+    return bool(foreign_link(real_path(path.parent.parent) / path.parent.name / path.name))
+
+
 def unreadable_config(path: Path) -> str:
     """Return why a config.pbtxt cannot be read; empty for a regular file, or if it does not exist.
 
     A link of another user may lead to a private file, words of which would be in messages.
     """
-    if foreign_link(path):
+    if is_foreign_config(path):
         return FOREIGN_LINK
     try:
         mode = path.stat().st_mode
