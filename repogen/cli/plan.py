@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases, help="Plan for this Triton release, such as 24.10."
 )
-@click.option("--force", is_flag=True, help="Also plan models that are up to date.")
+@click.option("--force", is_flag=True, help="Plan to build all models, including those that are up to date.")
 @click.option("--no-track", is_flag=True, help="Plan a build without MLflow tracking.")
 @tracking_option
 @click.option(

@@ -25,8 +25,8 @@ def foreign_code(directory: Path, files: Iterable[Path], base: Path) -> Path | N
 
     Args:
         directory: The directory with the code.
-        files: The files of the code, also in directories below; with ``directory`` as a prefix. Only the directory is
-            examined of a file that does not exist.
+        files: The files of the code, also in directories below; with ``directory`` as a prefix. For a file that does
+            not exist, only its directory is examined.
         base: Directory of the spec. Users who can rename files in it, or above it, are trusted.
 
     Raises:
@@ -76,7 +76,7 @@ def _is_changeable(file: Path, directory: Path, base: Path) -> bool:
 
 
 def _is_below_foreign(directory: Path, base: Path) -> bool:
-    """Return whether a directory above belongs to another user, who can rename what is in it; a mount cannot be."""
+    """Return whether a directory above belongs to another user, who could rename what is in it, except for mounts."""
     paths = (directory.absolute(), real_path(directory))
     above = {parent for path in paths for parent in path.parents if not os.path.ismount(parent)}
     return not all(_is_trusted(path, base) or _has_trusted_owner(path, directory, base) for path in above)

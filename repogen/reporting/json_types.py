@@ -1297,7 +1297,8 @@ class CostDocument(TypedDict):
     memory_bytes: int
     """Peak memory of its worker, or `resources.memory_mb` of the spec"""
     measured: bool
-    """Whether an earlier build measured both; if false, they are estimates, or `resources.memory_mb`"""
+    """Whether an earlier build measured both; if false, `seconds` is an estimate, and `memory_bytes` is an estimate or
+    `resources.memory_mb`"""
 
 
 @with_config(_STRICT)

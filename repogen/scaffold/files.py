@@ -16,7 +16,7 @@ from repogen.files.resolve import directory_to_write
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import CopiedFile, flow, one_line
-from repogen.scaffold.pipelines import NO_PIPELINES, Pipelines, matrix_workflow, pipeline_texts
+from repogen.scaffold.pipelines import KFP, NO_PIPELINES, Pipelines, matrix_workflow, pipeline_texts
 from repogen.spec.document import compose, data
 from repogen.targets import DEFAULT_RELEASE, find_target, newest_target
 from repogen.version import __version__
@@ -209,7 +209,9 @@ def _write(files: Mapping[Path, str | CopiedFile], directory: Path, *, force: bo
         raise SpecError(
             f"{directory} already has {code.name}, which `repogen init` never overwrites; nothing was written",
             f"for your own model, use `repogen init{_argument(directory)} --from {os.path.relpath(code)}:NAME`"
-            f"{_callables_hint(code)}; for the example, use an empty directory",
+            f"{_callables_hint(code)}; for the example, use an empty directory"
+            if code.name != KFP
+            else f"move or delete {code.name}, and run the command again",
             code="init.exists",
         )
     link = next((link for path in files for link in _links(path, directory)), None)

@@ -60,10 +60,10 @@ def _foreign_code_in_other_repository(checkpoint: Checkpoint, spec_root: Path) -
     repositories = dict.fromkeys(name for name, _ in checkpoint.config.code_paths if name)
     for name in repositories:
         if not is_hub_id(name) or exists(Path(name)):
+            problem = "there is a path with this name" if is_hub_id(name) else "this is not a repository on the Hub"
             raise SourceError(
-                f"auto_map of {checkpoint.name} names code in {name!r}, which is not a repository on the Hub or is a "
-                "path in the working directory",
-                "copy the code next to the model, and correct auto_map; or change to another directory",
+                f"auto_map of {checkpoint.name} names code in {name!r}, but {problem}",
+                "copy the code next to the model and correct auto_map, or run the command in another directory",
                 code="source.hf-files",
                 where=f"{checkpoint.name}/config.json",
             )

@@ -210,7 +210,7 @@ class TensorRTSpec(Section):
     )
     parameters: dict[Text, ParameterValue] = Field(
         default_factory=dict,
-        description="More parameters of the accelerator; one of the same name as repogen's replaces it",
+        description="More parameters of the accelerator; each replaces repogen's parameter of the same name",
     )
 
 

@@ -57,7 +57,9 @@ class ControlSpec(Section):
 
     kind: Literal[
         "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"
-    ] = Field(description="What Triton sends: whether a sequence starts, ends or has a request, or its ID")
+    ] = Field(
+        description="What Triton sends: a flag that the sequence starts, ends or has a request; or the sequence ID"
+    )
     int32_false_true: Annotated[tuple[Int32, Int32], must_be("two integers, [false, true] (RG120)")] | None = Field(
         default=None, description="INT32 values for false and true"
     )

@@ -108,6 +108,14 @@ def test_command_writes_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert names == ({"repogen-argo.yaml", "repogen_pipeline.py"} if "--argo" in options else {"repogen.yml"})
 
 
+def test_existing_pipeline_is_not_taken_for_a_model(tmp_path: Path) -> None:
+    """It is code, which is never overwritten; the hint says what to do."""
+    for exit_code in (0, 2):
+        result = CliRunner().invoke(main, ["init", str(tmp_path), "--kfp", "--force"])
+        assert result.exit_code == exit_code, result.output
+    assert "hint: move or delete repogen_pipeline.py, and run the command again" in result.output
+
+
 @pytest.mark.parametrize(
     ("options", "variable"),
     [(["--github"], "MLFLOW_TRACKING_URI"), (["--github", "--matrix"], "MODEL_REPOSITORY"), (["--argo"], None)],

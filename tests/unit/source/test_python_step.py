@@ -262,12 +262,16 @@ def test_code_that_another_user_may_have_created_is_not_run(
     tmp_path: Path, load: Callable[..., SourceModel], case: str
 ) -> None:
     """The directory of the spec is shared; data can be modules that the code imports."""
-    load()
-    body = f"open({str(tmp_path / 'ran')!r}, 'w')\n{_GOOD.lstrip()}"
+    respond = "[pb.Tensor('length', request.inputs()[0].as_numpy().astype(np.int64))]"
+    body = f"return [pb.InferenceResponse({respond}) for request in requests]"
+    # without examples, the code of which would be rejected as well
+    more: dict[str, Any] = {"inputs": {"x": {"dtype": "float32", "shape": ["batch", 1]}}, "examples": None}
+    load(body, **more)
+    body = f"open({str(tmp_path / 'ran')!r}, 'w')\n{body}"
     tmp_path.chmod(0o1777 if case == "sticky directory" else 0o777)
     if case != "sticky directory":
         os.chown(tmp_path / case, 65534, -1)
-    error = rejection(load, body)
+    error = rejection(load, body, **more)
     message = "other users can create files in " if case == "sticky directory" else f"{case} belongs to another user"
     assert (error.code, error.message[: len(message)]) == ("working-directory.foreign", message)
     assert not (tmp_path / "ran").exists()
