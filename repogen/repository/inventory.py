@@ -14,7 +14,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_F
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, raise_if_exhausted, reason
-from repogen.files.paths import require_no_foreign_link
+from repogen.files.paths import FOREIGN_LINK, foreign_link_error, foreign_link_in
 from repogen.files.resolve import resolved
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
@@ -78,7 +78,8 @@ def require_models(repository: Path, names: Collection[str]) -> None:
             code="repository.no-such-model",
         )
     for name in names:
-        require_no_foreign_link(repository / name)
+        if link := foreign_link_in(repository / name):
+            raise foreign_link_error(link)
 
 
 def directories_of(repository: Path, names: Collection[str] = ()) -> list[Path]:
@@ -125,7 +126,7 @@ def read_models(repository: Path, names: Iterable[str] = ()) -> tuple[ModelRecor
 
 
 def read_model(repository: Path, name: str) -> ModelRecord:
-    """Return one model of a repository.
+    """Return one model of a repository; without versions if another user's link may lead to private files.
 
     Raises:
         PublishError: Its directory can't be read.
@@ -138,6 +139,8 @@ def read_model(repository: Path, name: str) -> ModelRecord:
 
 
 def _read_model(name: str, directory: Path) -> ModelRecord:
+    if link := foreign_link_in(directory):
+        return ModelRecord(name, directory, (), (), None, f"{link} {FOREIGN_LINK}")
     numbers = triton_versions(directory)
     served, held, problem = _served(directory, numbers)
     records = tuple(

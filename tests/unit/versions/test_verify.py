@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -234,6 +235,23 @@ def test_findings_are_limited(publisher: Publisher, monkeypatch: pytest.MonkeyPa
     assert [finding.model for finding in findings] == ["m"] * 4 + ["n"] * 3 + ["o"]
     assert [finding.message for finding in findings[-2:]] == ["more findings are not listed"] * 2
     assert compare.call_count == 1
+
+
+@pytest.mark.parametrize("name", ["m", "m/1", "m/config.pbtxt", "m/1/manifest.json", "m/1/model.onnx"])
+def test_link_of_another_user(publisher: Publisher, tmp_path: Path, name: str) -> None:
+    """A finding shows neither the size nor the text of a private file; `versions` shows the same problem."""
+    publisher.publish()
+    publisher.publish("other")
+    link = publisher.repository / name
+    link.rename(tmp_path / "private")
+    link.symlink_to(tmp_path / "private")
+    os.chown(link, 65534, -1, follow_symlinks=False)
+    message = f"{link} is a symlink of another user, who does not own what it leads to"
+    (finding,) = repogen.verify(publisher.repository).findings
+    assert (finding.model, finding.version, finding.message) == ("m", None, message)
+    assert [model.problem for model in repogen.versions(repository=publisher.repository).models] == [message, ""]
+    with pytest.raises(SpecError, match=re.escape(message)):
+        repogen.versions("m", repository=publisher.repository)
 
 
 def test_command_ends_at_its_limit(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
