@@ -26,7 +26,7 @@ from repogen.files import is_directory, raise_if_exhausted, read_bytes, reason
 from repogen.files.temporary import temporary_directory
 from repogen.repository.digest import sha256_file
 from repogen.repository.filesystem import Disk
-from repogen.repository.layout import config_bytes, overflows
+from repogen.repository.layout import config_bytes, overflows, require_own_directories
 from repogen.repository.manifest import damaged_named_files, read_manifest, repeated_files, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
@@ -379,10 +379,12 @@ def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSi
     Raises:
         PublishError: A version is not signed by ``signer``, the model's config.pbtxt or a file that it names is not
             that of a signed version, or the directory contains something else.
+            Or another user created the directory, or a version in it, and could replace files after this check.
         RepogenError: A signature cannot be verified on this machine.
     """
     if signer is None:
         return
+    require_own_directories(model)
     for version in versions:
         require_signature(model / str(version), model.name, signer)
     try:

@@ -10,11 +10,11 @@ from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.attestation.signature import missing_signature, unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
-from repogen.errors import RepogenError
+from repogen.errors import PublishError, RepogenError
 from repogen.files import raise_if_exhausted, reason
 from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
 from repogen.repository.inventory import read_model, require_any_model, require_models
-from repogen.repository.layout import config_bytes, models_of
+from repogen.repository.layout import config_bytes, models_of, require_own_directories
 from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
@@ -105,6 +105,10 @@ def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterato
     if signer is not None:
         for entry in unsigned_entries(model.path):
             yield Discrepancy(model.name, None, f"{entry} is not part of a signed version")
+        try:
+            require_own_directories(model.path)
+        except PublishError as error:
+            yield Discrepancy(model.name, None, error.message)
 
 
 def _config_findings(model: ModelRecord) -> Iterator[str]:

@@ -287,6 +287,25 @@ def test_encrypted_key_needs_its_password(
     assert repogen.verify(publisher.repository, signer=signer).findings == ()
 
 
+@pytest.mark.parametrize("name", ["m", "m/1"])
+def test_directory_of_another_user_is_not_accepted(publisher: Publisher, tmp_path: Path, name: str) -> None:
+    """Its files could be replaced after the signature was verified, if all users can create files next to it."""
+    publisher.publish()
+    repository = publisher.repository
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=repository)
+    (repository / name).parent.chmod(0o1777)
+    require_signed_model(repository / "m", (1,), signer)
+    assert repogen.verify(repository, signer=signer).findings == ()
+    os.chown(repository / name, 65534, -1)
+    message = f"{repository / name} belongs to another user, who could replace the files in it"
+    with pytest.raises(PublishError) as caught:
+        require_signed_model(repository / "m", (1,), signer)
+    assert (caught.value.code, caught.value.message) == ("publish.foreign-model", message)
+    assert [finding.message for finding in repogen.verify(repository, signer=signer).findings] == [message]
+    assert repogen.verify(repository).findings == ()
+
+
 def test_version_that_is_not_served_need_not_be_signed(publisher: Publisher, tmp_path: Path) -> None:
     """Also if it has the same config.pbtxt as the one that is served."""
     publisher.publish()
