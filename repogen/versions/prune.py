@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.errors import PublishError, TrackingError
-from repogen.files import reason
+from repogen.files import exists, reason
 from repogen.files.resolve import resolved
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.filesystem import Disk
 from repogen.repository.inventory import read_models
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files
+from repogen.repository.layout import journal_path
 from repogen.repository.mirror import discard
 from repogen.repository.ownership import read_owner
 from repogen.repository.publish import require_plain_directory
-from repogen.repository.recovery import finish_interrupted_publish
+from repogen.repository.recovery import finish_interrupted_publish, recover
 from repogen.repository.retention import pinned_versions, reasons_to_keep
 from repogen.repository.workspace import prepare_stage_root, sweep
 from repogen.versions.listing import was_registered, with_entries
@@ -75,6 +76,10 @@ def prune(
         require_plain_directory(model.path)
     if not options.dry_run:
         sweep(repository, options.stage_dir)
+        if interrupted := [model.name for model in models if exists(journal_path(model.path))]:
+            for name in interrupted:
+                recover(repository, name)
+            models = read_models(repository, selection)
     owner = read_owner(repository)
     kind = "" if owner is None else owner.kind.value
     try:

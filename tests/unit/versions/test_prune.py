@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -65,6 +66,21 @@ def test_keep(five: Publisher) -> None:
     assert versions(five.repository / "m") == [3, 4, 5]
     assert [version.version for version in repogen.prune(keep=0, repository=five.repository).deleted] == [4, 3]
     assert repogen.verify(five.repository).findings == ()
+
+
+def test_interrupted_publish_is_completed(five: Publisher) -> None:
+    """Also if no version is deleted; a dry run changes nothing."""
+    model, journal = five.repository / "m", five.repository / ".repogen.m.pending.json"
+    newest = (model / "config.pbtxt").read_bytes()
+    five.publish(shape=("batch", 5))
+    before, after = (hashlib.sha256(text).hexdigest() for text in (newest, (model / "config.pbtxt").read_bytes()))
+    (model / "config.pbtxt").write_bytes(newest)
+    journal.write_text(json.dumps({"before": before, "after": after}))
+    repogen.prune("m", keep=9, dry_run=True, repository=five.repository)
+    assert (model / "config.pbtxt").read_bytes() == newest
+    assert repogen.prune("m", keep=9, repository=five.repository).deleted == ()
+    assert (model / "config.pbtxt").read_bytes() == (model / "6" / "config.pbtxt").read_bytes() != newest
+    assert not journal.exists()
 
 
 def test_dry_run(five: Publisher) -> None:
