@@ -79,7 +79,8 @@ conformance: $(READY)
 zoo: conformance
 
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	# Without --quiet, which hides the warnings from --strict.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 	@echo "open build/site/index.html, or run $(BIN)/mkdocs serve"
 
 lint: $(READY)

@@ -165,15 +165,16 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
     _, verifying = _library()
     try:
         config = _with_verifier(verifying.Config(), signer).set_hashing_config(_hashing(version_dir))
-    except (ValueError, OSError) as error:
-        problem = reason(error) if isinstance(error, OSError) else error
-        raise SpecError(
-            f"the key that signatures are verified with cannot be used: {problem}",
-            "pass a PEM file of a public key with --key, or of root certificates with --certificate",
-            code="verify.key",
-        ) from error
-    except Exception as error:  # of sigstore, whose root of trust is downloaded
-        raise SpecError(
+    except Exception as error:  # the library raises errors of many packages
+        if signer.public_key is not None or signer.certificates:
+            problem = reason(error) if isinstance(error, OSError) else _key_problem(error)
+            raise SpecError(
+                f"the key that signatures are verified with cannot be used: {problem}",
+                "pass a PEM file of the public key of an elliptic-curve key with --key, or of root certificates with "
+                "--certificate",
+                code="verify.key",
+            ) from error
+        raise SpecError(  # of sigstore, whose root of trust is downloaded
             f"keyless signatures cannot be verified: {first_line(error)}",
             "check the network: Sigstore's root of trust is downloaded; or require a key or a certificate",
             code="verify.key",
@@ -299,9 +300,11 @@ def _with_signer(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an opti
     """
     try:
         return _signer_config(config, key)
-    except (ValueError, TypeError, OSError) as error:
+    except Exception as error:  # the library raises errors of many packages
+        if key.private_key is None:  # of sigstore, whose root of trust is downloaded
+            raise
         names = " with ".join(str(path) for path in (key.private_key, key.certificate) if path is not None)
-        problem = reason(error) if isinstance(error, OSError) else f"{names}: {error}"
+        problem = reason(error) if isinstance(error, OSError) else f"{names}: {_key_problem(error)}"
         password = f"the password of an encrypted key is read from {PASSWORD_VARIABLE}"
         encryption = password if key.certificate is None else "a key with a certificate cannot be encrypted"
         raise SpecError(
@@ -310,6 +313,11 @@ def _with_signer(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an opti
             f"writes; {encryption}",
             code="sign.key",
         ) from error
+
+
+def _key_problem(error: Exception) -> str:
+    """Return why a key cannot be used: the library reads the curve of keys that have none, such as RSA keys."""
+    return "it is not an elliptic-curve key" if isinstance(error, AttributeError) else first_line(error)
 
 
 def _signer_config(config: Any, key: SigningKey) -> Any:  # noqa: ANN401 - an optional package

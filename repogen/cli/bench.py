@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from repogen.api import bench as api
-from repogen.cli.completion import server_names
+from repogen.cli.completion import measured_models, server_names
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     FILE,
@@ -50,7 +50,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 
 
 @click.command()
-@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=measured_models)
 @click.option("--batch", type=_Numbers(), default="1,8,32", show_default=True, help="Batch sizes to measure.")
 @click.option(
     "--concurrency", type=_Numbers(), default="1,4,16", show_default=True, help="Numbers of concurrent requests."

@@ -41,10 +41,16 @@ def spec_models(context: click.Context, _parameter: click.Parameter, incomplete:
 
 def repository_models(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the models of the repository that the command line names, or of model_repository."""
-    path = _argument(context, "directory", "repository") or _REPOSITORY
+    path = _argument(context, "directory", "repository", "source") or _REPOSITORY
     with suppress(RepogenError):
         return _starting(incomplete, models_of(Path(path)))
     return []
+
+
+def measured_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the models of the repository if the command line names one, otherwise those of the spec."""
+    names = spec_models if context.params.get("repository") is None else repository_models
+    return names(context, parameter, incomplete)
 
 
 def releases(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

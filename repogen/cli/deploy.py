@@ -14,6 +14,7 @@ import click
 
 from repogen.api import deploy as api
 from repogen.artifacts.serving import Credentials
+from repogen.cli.completion import repository_models
 from repogen.cli.group import (
     FILE,
     REPOSITORY,
@@ -115,7 +116,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 
 
 @click.command()
-@click.argument("models", nargs=-1, metavar="[NAME]...")
+@click.argument("models", nargs=-1, metavar="[NAME]...", shell_complete=repository_models)
 @click.option(
     "servers",
     "--server",

@@ -11,6 +11,7 @@ import click
 
 from repogen.api import repository as api
 from repogen.api.deploy import deploy, require_servers
+from repogen.cli.completion import repository_models
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
@@ -71,7 +72,7 @@ _stage_option = click.option(
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=repository_models)
 @_repository_option
 @_spec_option
 @tracking_option
@@ -94,7 +95,10 @@ def versions(
 
 @click.command()
 @click.argument("directory", type=REPOSITORY, default=DEFAULT_REPOSITORY, metavar="[DIRECTORY|URL]")
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Verify only this model; repeatable.")
+@click.option(
+    "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
+    help="Verify only this model; repeatable.",
+)  # fmt: skip
 @trust_options
 @json_option
 @debug_option
@@ -114,7 +118,7 @@ def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: b
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=repository_models)
 @click.option(
     "--to", type=Integer(min=0), metavar="N", help="Version to serve; default: the newest below the served one."
 )
@@ -218,7 +222,7 @@ def _age(_context: click.Context, _option: click.Parameter, value: str | None) -
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=repository_models)
 @click.option(
     "--keep",
     type=Integer(min=0),
@@ -270,7 +274,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("model", metavar="[NAME[@VERSION]]", required=False)
+@click.argument("model", metavar="[NAME[@VERSION]]", required=False, shell_complete=repository_models)
 @click.option("every", "--all", is_flag=True, help="Publish every model of the source.")
 @click.option(
     "--from", "source", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository that has the version."
@@ -331,7 +335,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=repository_models)
 @click.argument("before", type=Integer(min=0), required=False, metavar="[A]")
 @click.argument("after", type=Integer(min=0), required=False, metavar="[B]")
 @_repository_option
@@ -383,7 +387,7 @@ def diff(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("model", metavar="NAME[@VERSION]")
+@click.argument("model", metavar="NAME[@VERSION]", shell_complete=repository_models)
 @_repository_option
 @signing_options
 @json_option

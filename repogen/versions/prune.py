@@ -18,9 +18,9 @@ from repogen.files.resolve import resolved
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.filesystem import Disk
 from repogen.repository.inventory import read_models
+from repogen.repository.layout import journal_path
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files
-from repogen.repository.layout import journal_path
 from repogen.repository.mirror import discard
 from repogen.repository.ownership import read_owner
 from repogen.repository.publish import require_plain_directory
@@ -30,7 +30,7 @@ from repogen.repository.workspace import prepare_stage_root, sweep
 from repogen.versions.listing import was_registered, with_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from repogen.artifacts.inventory import ModelRecord, VersionRecord
     from repogen.artifacts.prune import PruneOptions
@@ -71,15 +71,7 @@ def prune(
     """
     repository = resolved(repository)
     selection = tuple(names)
-    models = read_models(repository, selection)
-    for model in models:
-        require_plain_directory(model.path)
-    if not options.dry_run:
-        sweep(repository, options.stage_dir)
-        if interrupted := [model.name for model in models if exists(journal_path(model.path))]:
-            for name in interrupted:
-                recover(repository, name)
-            models = read_models(repository, selection)
+    models = _recovered_models(repository, selection, options)
     owner = read_owner(repository)
     kind = "" if owner is None else owner.kind.value
     try:
@@ -106,6 +98,20 @@ def prune(
             code="prune.write",
         ) from error
     return PruneReport(repository, options.dry_run, planned)
+
+
+def _recovered_models(repository: Path, names: Collection[str], options: PruneOptions) -> tuple[ModelRecord, ...]:
+    """Return the models, after interrupted builds and publishes are cleaned up, except in a dry run."""
+    models = read_models(repository, names)
+    for model in models:
+        require_plain_directory(model.path)
+    if options.dry_run:
+        return models
+    sweep(repository, options.stage_dir)
+    interrupted = [model.name for model in models if exists(journal_path(model.path))]
+    for name in interrupted:
+        recover(repository, name)
+    return read_models(repository, names) if interrupted else models
 
 
 def _plan(repository: Path, models: Iterable[ModelRecord], options: PruneOptions) -> tuple[PrunedVersion, ...]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from repogen.errors import RepogenError, TrackingError, scrubbed
 from repogen.registry.mlflow.artifact_servers import ForeignServerError, own_servers_only
@@ -17,12 +18,14 @@ from repogen.registry.mlflow.library import (
     MlflowClient,
     MlflowException,
     RequestException,
+    UnsupportedURIError,
     mlflow,
     registry_servers,
     tracking_servers,
 )
 from repogen.registry.mlflow.uri import ARTIFACTS_DIRECTORY, REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file
 from repogen.responses import ResponseError
+from repogen.spec.tracking import URI_EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,10 +136,13 @@ def _client(tracking: Tracking) -> MlflowClient:
     except Exception as error:
         if not isinstance(error, (MlflowException, OSError, ImportError)) and not _is_database_error(error):
             raise
+        is_unsupported = isinstance(error, UnsupportedURIError) or urlsplit(tracking.uri).scheme in {"", "file"}
         raise TrackingError(
             f"the tracking store {redact_uri(tracking.uri)} can't be opened: {_one_line(error, tracking)}",
-            "check that it is a database of this version of MLflow; `mlflow db upgrade URI` migrates an older one",
-            code="tracking.database",
+            f"use the URI of a server or of a database, {URI_EXAMPLES}"
+            if is_unsupported
+            else "check that it is a database of this version of MLflow; `mlflow db upgrade URI` migrates an older one",
+            code="tracking.uri" if is_unsupported else "tracking.database",
             details=_without_user(str(error), tracking),
         ) from error
     return client

@@ -38,8 +38,8 @@ _DEFAULTS = {
 
 
 def silence_logs() -> None:
-    """Let mlflow and alembic log errors only."""
-    for name in ("mlflow", "alembic"):
+    """Let mlflow and the libraries that it uses log errors only: a failed login to Azure logs a page of warnings."""
+    for name in ("mlflow", "alembic", "azure"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
@@ -74,6 +74,7 @@ with warnings.catch_warnings():
     from mlflow.tracking import MlflowClient
     from mlflow.tracking._model_registry import utils as registry_servers
     from mlflow.tracking._tracking_service import utils as tracking_servers
+    from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException as UnsupportedURIError
     from mlflow.types import Schema, TensorSpec
     from mlflow.utils import request_utils
     from mlflow.utils.credentials import get_default_host_creds
@@ -201,6 +202,7 @@ __all__ = [
     "RunTag",
     "Schema",
     "TensorSpec",
+    "UnsupportedURIError",
     "artifact_stores",
     "get_artifact_repository",
     "get_default_host_creds",

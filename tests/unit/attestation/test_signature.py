@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from model_signing._signing import sign_sigstore_pb
 
@@ -344,6 +344,22 @@ def test_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SpecError, match=path) as caught:
         require_key(SigningKey(Path(path)))
     assert caught.value.code == "sign.key"
+
+
+@pytest.mark.parametrize("algorithm", ["rsa", "ed25519"])
+def test_key_of_another_algorithm(tmp_path: Path, algorithm: str) -> None:
+    """The library expects the curve of a key, which other keys do not have."""
+    private = ed25519.Ed25519PrivateKey.generate() if algorithm == "ed25519" else rsa.generate_private_key(65537, 2048)
+    pem, encoding = tmp_path / "key.pem", serialization.Encoding.PEM
+    pkcs8, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem.write_bytes(private.private_bytes(encoding, pkcs8, plain))
+    with pytest.raises(SpecError, match="it is not an elliptic-curve key") as caught:
+        require_key(SigningKey(pem))
+    assert caught.value.code == "sign.key"
+    pem.write_bytes(private.public_key().public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
+    with pytest.raises(SpecError, match="it is not an elliptic-curve key") as caught:
+        verify_signature(tmp_path, TrustedSigner(pem))
+    assert caught.value.code == "verify.key"
 
 
 @pytest.mark.parametrize("has_chain", [True, False])

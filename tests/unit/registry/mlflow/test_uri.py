@@ -13,6 +13,7 @@ from repogen.registry.mlflow.client import connect, servers_restored, set_server
 from repogen.registry.mlflow.library import mlflow
 from repogen.registry.mlflow.uri import redact_uri, tracking_of
 from repogen.spec.load import load_spec
+from repogen.spec.tracking import URI_EXAMPLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,14 @@ def test_servers_of_the_calling_program_are_restored(tmp_path: Path, monkeypatch
         "http://tracking.invalid", "http://registry.invalid")  # fmt: skip
     set_servers(None)
     assert [name for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI") if name in os.environ] == []
+
+
+@pytest.mark.parametrize("uri", ["foo://host", "mlflow.example.com:5000", "not a uri", "./mlruns"])
+def test_uri_that_mlflow_does_not_support(tmp_path: Path, uri: str) -> None:
+    """The hint is about the URI, not about the state of a database."""
+    with pytest.raises(TrackingError) as caught, servers_restored():
+        connect(Tracking(uri, "repogen", register=True, root=tmp_path))
+    assert (caught.value.code, URI_EXAMPLES in caught.value.hint) == ("tracking.uri", True)
 
 
 def spec_in(folder: Path, mlflow: str) -> Path:
