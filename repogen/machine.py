@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,12 @@ _MEMORY_FILES = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """The limit, the use, and the key of unused cached pages in memory.stat, of versions 2 and 1."""
+_TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTEN = "0A"
+# 127.0.0.1, the address of all interfaces, and both of IPv6
+_LOCAL_ADDRESSES = frozenset({"0100007F", "0" * 8, "0" * 32, "0000000000000000FFFF00000100007F"})
+_LOOPBACK = re.compile(r"(0{16}FFFF0000)?[0-9A-F]{6}7F|0{24}01000000")
+"""Any address of 127.0.0.0/8, also of IPv6, and ``::1``."""
 
 
 def system_and_processor() -> tuple[str, str]:
@@ -56,6 +63,31 @@ def available_memory(root: Path = _ROOT) -> int | None:
     fields = (line.split() for line in _lines(root / "proc" / "meminfo"))
     free = [int(words[1]) * _KIB for words in fields if words[:1] == ["MemAvailable:"]]
     return max(0, min((*free, *_headrooms(root)))) if free else None
+
+
+def has_own_listeners(*ports: int, loopback: bool = False) -> bool:
+    """Return whether processes of this user or of root, and no others, listen on each port; True without ``/proc``.
+
+    Args:
+        ports: Ports that a client of 127.0.0.1 connects to.
+        loopback: The client may connect to any address of this machine, such as ``::1`` for ``localhost``.
+    """
+    tables = [table for table in _TCP_TABLES if table.exists()]
+    listeners = [each for table in tables for each in _listeners(table.read_text(encoding="ascii"), loopback=loopback)]
+    trusted_users = {os.geteuid(), 0}
+    own_ports = {port for port, user in listeners if user in trusted_users}
+    is_own = all(user in trusted_users for port, user in listeners if port in ports)
+    return not tables or (own_ports.issuperset(ports) and is_own)
+
+
+def _listeners(table: str, *, loopback: bool) -> Iterator[tuple[int, int]]:
+    """Yield the port and the user of each listener that a client on this machine can reach; see proc(5)."""
+    for row in table.splitlines()[1:]:
+        # number, local address, remote address, state, queues, timer, retransmissions, user
+        _, local, _, state, _, _, _, user, *_ = row.split()
+        address, _, port = local.partition(":")
+        if state == _LISTEN and (address in _LOCAL_ADDRESSES or (loopback and _LOOPBACK.fullmatch(address))):
+            yield int(port, 16), int(user)
 
 
 def _headrooms(root: Path) -> Iterator[int]:

@@ -15,6 +15,8 @@ from pydantic import Field, StringConstraints, TypeAdapter
 
 from repogen.artifacts.attestation import Attestation, BuildRun
 from repogen.artifacts.file_names import ATTESTATION_FILE, SBOM_FILE
+from repogen.errors import RepogenError
+from repogen.files import raise_if_exhausted
 from repogen.files.git import git
 from repogen.repository.decode import Part, read_record
 from repogen.version import __version__
@@ -133,6 +135,17 @@ def differences(attestation: Attestation, manifest: Manifest) -> tuple[str, ...]
     paths = sorted(expected.keys() | attestation.digests.keys())
     different = [path for path in paths if expected.get(path) != attestation.digests.get(path)]
     return tuple(f"{ATTESTATION_FILE} is not that of this version: {path} has another digest" for path in different)
+
+
+def attestation_problems(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
+    """Return why a version's attestation cannot be that of its files; empty if it can be, or if there is none."""
+    try:
+        attestation = read_attestation(version_dir)
+    except (RepogenError, OSError) as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
+        return (f"{ATTESTATION_FILE}: {error}",)
+    return () if attestation is None else differences(attestation, manifest)
 
 
 def builder(environment: Mapping[str, str]) -> tuple[str, str]:

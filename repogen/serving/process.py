@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.files.temporary import locked_directory, system_directory
+from repogen.machine import has_own_listeners
 from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving import control
 from repogen.serving.environment import without_secrets
@@ -67,10 +68,6 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+", re.ASCII)
 _METADATA = TypeAdapter(dict[str, object])
 _MAX_METADATA_BYTES = 2**20
 _RUN_DIR = "repogen-server-"
-_TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LISTEN = "0A"
-# 127.0.0.1, the address of all interfaces, and both of IPv6
-_LOCAL_ADDRESSES = frozenset({"0100007F", "0" * 8, "0" * 32, "0000000000000000FFFF00000100007F"})
 HIDDEN = "REPOGEN_HIDDEN_"
 """Prefix of the variables whose values the supervisor passes as arguments that are not in the command line."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -479,25 +476,7 @@ def _has_own_ports(ports: Ports | None) -> bool:
     """
     if ports is None:
         return True
-    numbers, trusted_users = {ports.grpc, ports.http, ports.metrics}, {os.geteuid(), 0}
-    listeners: list[tuple[int, int]] = []
-    for table in _TCP_TABLES:
-        with contextlib.suppress(FileNotFoundError):
-            listeners += _listeners(table.read_text(encoding="ascii"))
-    own_ports = {port for port, user in listeners if user in trusted_users}
-    is_own = all(user in trusted_users for port, user in listeners if port in numbers)
-    has_tables = any(table.exists() for table in _TCP_TABLES)
-    return not has_tables or (numbers <= own_ports and is_own)
-
-
-def _listeners(table: str) -> Iterator[tuple[int, int]]:
-    """Yield the port and the user of each listener that a client of 127.0.0.1 can reach; see proc(5)."""
-    for row in table.splitlines()[1:]:
-        # number, local address, remote address, state, queues, timer, retransmissions, user
-        _, local, _, state, _, _, _, user, *_ = row.split()
-        address, _, port = local.partition(":")
-        if state == _LISTEN and address in _LOCAL_ADDRESSES:
-            yield int(port, 16), int(user)
+    return has_own_listeners(ports.grpc, ports.http, ports.metrics)
 
 
 class UnixConnection(http.client.HTTPConnection):

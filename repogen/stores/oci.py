@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from http.client import HTTP_PORT
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -33,6 +34,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from repogen.errors import PublishError, RepogenError, SpecError, first_line
 from repogen.files import is_plain_name, lack_of_space, raise_if_exhausted
+from repogen.machine import has_own_listeners
 from repogen.repository.archive import write_tar
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import models_of
@@ -393,6 +395,8 @@ class Registry:
                 _limit(session, self._root, adapter)
                 response = session.get(self._root, timeout=_SECONDS)
             challenge = response.headers.get("WWW-Authenticate", "") if self._is_of_registry(response) else ""
+            if challenge and is_local:
+                self._require_own_port()
             self._realm = _origin_of_realm(challenge)
             backend = "basic" if challenge.lower().startswith("basic") else "token"
             client = Client(insecure=is_local, auth_backend=backend)
@@ -510,13 +514,28 @@ class Registry:
         """Answer a challenge of the registry, which names the server that receives the password: the realm.
 
         That of a host to which the registry redirects is not answered: the host could name itself. Nor is one whose
-        realm differs from that of the registry's first challenge, or is another machine without TLS, which a registry
+        realm differs from that of the registry's first challenge, or is another server without TLS, which a registry
         on this machine could name.
         """
         realm = _origin_of_realm(response.headers.get("WWW-Authenticate", ""))
-        if not self._is_of_registry(response) or (self._realm and realm != self._realm) or not _is_private(realm):
+        is_private = not realm or realm.startswith("https:") or self._root.startswith(f"{realm}/")
+        if not self._is_of_registry(response) or (self._realm and realm != self._realm) or not is_private:
             return headers, False
         return answer(response, headers, refresh=refresh)
+
+    def _require_own_port(self) -> None:
+        """Require that another user could not receive the password on a port of this machine, where TLS is not used.
+
+        Raises:
+            PublishError: A user other than this one and root listens there.
+        """
+        port = urlsplit(self._root).port or HTTP_PORT
+        if not has_own_listeners(port, loopback=True):
+            raise PublishError(
+                f"{self._image.host} asks for a password, and a user other than you and root may listen on its port",
+                "run the registry as your user or as root, or use a registry with TLS",
+                code="store.foreign-registry",
+            )
 
     def _is_of_registry(self, response: Any) -> bool:  # noqa: ANN401 - of requests
         """Return whether a response is that of the registry, and not that of a redirect to another host."""
@@ -591,13 +610,6 @@ def _origin_of_realm(challenge: str) -> str:
 
     realm = parse_url(parse_auth_header(challenge).realm or "")
     return f"{realm.scheme}://{realm.netloc}" if realm.netloc else ""
-
-
-def _is_private(realm: str) -> bool:
-    """Return whether other machines cannot read requests to a realm; an empty realm is the registry."""
-    parts = urlsplit(realm)
-    host = parts.hostname or ""
-    return not realm or parts.scheme == "https" or _is_local(f"[{host}]" if ":" in host else host)
 
 
 def _reason(error: Exception) -> str:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.attestation import SignReport
 from repogen.attestation.signature import sign_version, unsignable
+from repogen.attestation.statement import attestation_problems
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
 from repogen.files.resolve import resolved
 from repogen.files.work_limit import work_limit
 from repogen.repository.filesystem import opened_directory
 from repogen.repository.inventory import read_model, require_models
+from repogen.repository.layout import require_own_directories
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files
 
@@ -36,12 +38,13 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
 
     Raises:
         SpecError: The repository, the model or the version does not exist, or the key cannot be used.
-        PublishError: The version is damaged, was not built by repogen, or cannot be signed; or a symlink leads to it,
-            so that the signature would be written elsewhere.
+        PublishError: The version is damaged, was not built by repogen, or cannot be signed; a symlink leads to it, so
+            that the signature would be written elsewhere; or another user created it in a directory such as ``/tmp``.
     """
     repository = resolved(repository)
     require_models(repository, (name,))
     record = read_model(repository, name)
+    require_own_directories(record.path)
     number = record.newest_served if number is None else number
     version = None if number is None else record.find(number)
     if version is None:
@@ -68,7 +71,7 @@ def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> Si
 def _sign(repository: Path, version: VersionRecord, manifest: Manifest, key: SigningKey) -> None:
     with locked(repository, 60.0), _opened(version.path) as opened:
         with work_limit(f"model {version.model}"):
-            damage = damaged_files(opened, manifest)
+            damage = (*damaged_files(opened, manifest), *attestation_problems(opened, manifest))
             if not damage and (problem := unsignable(opened, manifest)):
                 damage = (problem,)
         if damage:

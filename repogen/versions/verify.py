@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.attestation.signature import missing_signature, unsigned_entries, verify_signature
-from repogen.attestation.statement import differences, read_attestation
+from repogen.attestation.statement import attestation_problems
 from repogen.errors import PublishError, RepogenError
 from repogen.files import raise_if_exhausted, reason
 from repogen.files.work_limit import COMMAND_SECONDS, WorkLimitError, raise_if_exceeded, shared, work_limit
@@ -140,24 +140,12 @@ def _version_findings(version: VersionRecord, signer: TrustedSigner | None) -> I
     if version.manifest is None:
         yield version.problem
         return
-    findings = [*_file_findings(version, version.manifest), *_attestation_findings(version, version.manifest)]
+    findings = [*_file_findings(version, version.manifest), *attestation_problems(version.path, version.manifest)]
     yield from findings
     if signer is None:
         return
     if problem := missing_signature(version.path) if findings else verify_signature(version.path, signer):
         yield problem
-
-
-def _attestation_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
-    try:
-        attestation = read_attestation(version.path)
-    except (RepogenError, OSError) as error:
-        if isinstance(error, OSError):
-            raise_if_exhausted(error)
-        yield f"{ATTESTATION_FILE}: {error}"
-        return
-    if attestation is not None:
-        yield from differences(attestation, manifest)
 
 
 def _file_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:

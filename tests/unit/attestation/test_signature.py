@@ -7,6 +7,7 @@ import datetime as dt
 import errno
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from model_signing._signing import sign_sigstore_pb
 
 import repogen
-from repogen.artifacts.attestation import SigningKey, TrustedSigner
+from repogen.artifacts.attestation import BuildRun, SigningKey, TrustedSigner
 from repogen.artifacts.deployment import DeployOptions
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
@@ -34,6 +35,7 @@ from repogen.attestation.signature import (
     sign_version,
     verify_signature,
 )
+from repogen.attestation.statement import statement
 from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from repogen.artifacts.registry import RegistryEntry
+
+
+RUN = BuildRun("urn:repogen:local", "", "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z")
 
 
 @pytest.fixture
@@ -304,6 +309,24 @@ def test_directory_of_another_user_is_not_accepted(publisher: Publisher, tmp_pat
     assert (caught.value.code, caught.value.message) == ("publish.foreign-model", message)
     assert [finding.message for finding in repogen.verify(repository, signer=signer).findings] == [message]
     assert repogen.verify(repository).findings == ()
+    with pytest.raises(PublishError, match=re.escape(message)):
+        repogen.sign("m", key=key, repository=repository)
+
+
+def test_attestation_of_other_files_is_not_signed(publisher: Publisher, tmp_path: Path) -> None:
+    """`verify` reports it as well."""
+    publisher.publish()
+    manifest = read_manifest(publisher.repository / "m" / "1")
+    other = replace(manifest, files=tuple(replace(file, sha256="0" * 64) for file in manifest.files))
+    attestation = publisher.repository / "m" / "1" / "attestation.json"
+    attestation.write_text(statement(other, RUN, "0" * 64))
+    key, _ = write_keys(tmp_path)
+    (message, *_) = (finding.message for finding in repogen.verify(publisher.repository).findings)
+    with pytest.raises(PublishError, match=re.escape(message)) as caught:
+        repogen.sign("m", key=key, repository=publisher.repository)
+    assert caught.value.code == "sign.damaged"
+    attestation.write_text(statement(manifest, RUN, "0" * 64))
+    repogen.sign("m", key=key, repository=publisher.repository)
 
 
 def test_version_that_is_not_served_need_not_be_signed(publisher: Publisher, tmp_path: Path) -> None:

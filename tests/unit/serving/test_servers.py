@@ -15,6 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from repogen import machine
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlHeader, ControlMode, Credentials
 from repogen.errors import ServerError, SpecError
@@ -275,14 +276,14 @@ def test_ports_of_a_server_belong_to_this_user(
         for address, state, user in rows
     )
     (tmp_path / "tcp").write_text(TCP_HEADER + text, encoding="ascii")
-    monkeypatch.setattr(process, "_TCP_TABLES", (tmp_path / "missing", tmp_path / "tcp"))
+    monkeypatch.setattr(machine, "_TCP_TABLES", (tmp_path / "missing", tmp_path / "tcp"))
     assert process._has_own_ports(process.Ports(0x1389, 0x1388, 0x138A)) is is_own  # noqa: SLF001 - takes a second user
     assert process._has_own_ports(None)  # noqa: SLF001 - the same
 
 
 def test_ports_are_not_known_without_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On macOS, with Docker, the name in the response must be sufficient."""
-    monkeypatch.setattr(process, "_TCP_TABLES", (tmp_path / "missing",))
+    monkeypatch.setattr(machine, "_TCP_TABLES", (tmp_path / "missing",))
     assert process._has_own_ports(process.Ports(1, 2, 3))  # noqa: SLF001 - as above
 
 

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from repogen.errors import PublishError
-from repogen.files.url import RepositoryUrl, location
 from repogen.stores.azure import AzureStore
 from repogen.stores.gcs import GcsStore
-from repogen.stores.oci import Registry, reference
 from repogen.stores.s3 import S3Store
 from tests.support.hostile_server import hostile_server
 from tests.support.responding import responding
@@ -79,18 +77,6 @@ def test_s3(time: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_azure(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library does not require a size."""
     assert rejected("az", AZURE_LIST.format(size=size), monkeypatch).code == "store.request"
-
-
-def test_token_of_an_image_registry() -> None:
-    """The client decodes what the server of the tokens sends."""
-    with responding(200, DEEP.encode(), []) as tokens:
-        challenge = f'WWW-Authenticate: Bearer realm="{tokens}",service="x",scope="repository:a:pull"\r\n'
-        head = HEAD.format(status="401 Unauthorized", size=0, more=challenge)
-        with hostile_server(head.encode()) as address:
-            url = location(f"oci://{address}/a/b:1")
-            assert isinstance(url, RepositoryUrl)
-            with Registry(reference(url)) as registry, pytest.raises(PublishError, match="RecursionError"):
-                registry.digest()
 
 
 def test_redirect_of_s3_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:

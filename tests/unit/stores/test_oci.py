@@ -487,6 +487,45 @@ def test_password_is_not_sent_without_tls_to_another_machine(
     assert (error.code, received) == ("store.denied", [])
 
 
+@pytest.mark.parametrize("challenge", ["Basic", 'Bearer realm="http://127.0.0.1:9/token",service="x"'])
+def test_password_is_not_sent_to_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, challenge: str) -> None:
+    """Any user can listen on a port of this machine while the registry does not run."""
+    answers = {path: (401, {"WWW-Authenticate": challenge}) for path in ("/v2/", "/v2/m/manifests/1")}
+    os.seteuid(65534)  # owner of the sockets from here on
+    try:
+        registry = hostile_registry(200, {}, b"", answers)
+        host, received = registry.__enter__()
+    finally:
+        os.seteuid(0)
+    try:
+        error = denied_access_to(host, tmp_path, monkeypatch)
+    finally:
+        registry.__exit__(None, None, None)
+    assert (error.code, set(received)) == ("store.foreign-registry", {None})
+
+
+def test_invalid_token() -> None:
+    """The client decodes what the server of the tokens sends."""
+    answers: dict[str, tuple[int, dict[str, str]]] = {}
+    with hostile_registry(200, {}, b"[" * 100_000, answers) as (host, _):
+        challenge = f'Bearer realm="http://{host}/token",service="x",scope="repository:m:pull"'
+        answers |= {path: (401, {"WWW-Authenticate": challenge}) for path in ("/v2/", "/v2/m/manifests/1")}
+        with (
+            Registry(reference(image(f"oci://{host}/m:1"))) as registry,
+            pytest.raises(PublishError, match="RecursionError"),
+        ):
+            registry.digest()
+
+
+def test_token_server_on_another_port_gets_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TLS, the port could belong to another user."""
+    with hostile_registry(200, {}, b'{"token": "x"}') as (other, received):
+        challenge = f'Bearer realm="http://{other}/token",service="x"'
+        answers = {path: (401, {"WWW-Authenticate": challenge}) for path in ("/v2/", "/v2/m/manifests/1")}
+        error = denied_access(tmp_path, monkeypatch, answers)
+    assert (error.code, received) == ("store.denied", [])
+
+
 def denied_access(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[int, dict[str, str]]]
 ) -> PublishError:
@@ -498,12 +537,17 @@ def denied_access(
         answers: The status and the headers for each path.
     """
     with hostile_registry(200, {}, b"", answers) as (host, _):
-        auth = b64encode(b"user:secret").decode()
-        (tmp_path / ".docker").mkdir()
-        (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
-        monkeypatch.setenv("HOME", str(tmp_path))
-        with pytest.raises(PublishError) as caught, Registry(reference(image(f"oci://{host}/m:1"))) as registry:
-            registry.layers()
+        return denied_access_to(host, tmp_path, monkeypatch)
+
+
+def denied_access_to(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PublishError:
+    """Return the error of reading an image of a registry at a host and port."""
+    auth = b64encode(b"user:secret").decode()
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(PublishError) as caught, Registry(reference(image(f"oci://{host}/m:1"))) as registry:
+        registry.layers()
     return caught.value
 
 
