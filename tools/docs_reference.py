@@ -81,7 +81,7 @@ def errors_page() -> str:
         (
             "Every error except a usage error ends with its code; `repogen explain CODE` prints its section offline. "
             "`--json` has the code in `error.code`. Codes that start with RG are [rules](rules.md); in a build their "
-            "exit code is 5, or 2 if the spec itself violates the rule."
+            "exit code is 5, or 2 if the problem is found when the spec is loaded."
         ),
     ]
     for family, members in families.items():
@@ -146,7 +146,7 @@ EXIT_CODES = {
         "disk, or another process changed its entries at the same time"
     ),
     70: "A bug in repogen",
-    130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP; `serve` and `view` end with 0",
+    130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP; `serve`, `view` and `sync --listen` end with 0",
 }
 
 

@@ -86,7 +86,7 @@ def connection_options(command: Callable[..., Result]) -> Callable[..., Result]:
 def _add_options(command: Command) -> Command:
     for option in reversed(
         (
-            click.option("--tls", is_flag=True, help="Connect with TLS; implied by the next three options."),
+            click.option("--tls", is_flag=True, help="Connect to Triton with TLS; implied by the next three options."),
             click.option("--tls-root", type=FILE, metavar="FILE", help="PEM file with the root certificates."),
             click.option("--tls-key", type=FILE, metavar="FILE", help="PEM file with the client's private key."),
             click.option("--tls-cert", type=FILE, metavar="FILE", help="PEM file with the client's certificate chain."),
@@ -95,8 +95,8 @@ def _add_options(command: Command) -> Command:
                 "--header",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help="Header to send with every request; repeatable. Other users of the machine can read this option, "
-                f"but not the variable {HEADER_VARIABLE}.",
+                help="Header to send to Triton with every request; repeatable. Other users of the machine can read "
+                f"this option, but not the variable {HEADER_VARIABLE}.",
             ),
         )
     ):

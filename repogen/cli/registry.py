@@ -27,7 +27,7 @@ from repogen.cli.group import (
 )
 from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec, load_optional_tracking_spec, named_repository
-from repogen.errors import RepogenError, SpecError, machine_errors
+from repogen.errors import ExitCode, RepogenError, SpecError, machine_errors
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_deploy, write_promotion, write_sync
 from repogen.reporting.json import as_dict
@@ -244,7 +244,8 @@ def sync(  # noqa: PLR0913 - one parameter per option
             as_json=as_json,
         )
         write_deploy(deployed, err=as_json)
-        sys.exit(deployed.exit_code if deployed.interrupted else report.exit_code or deployed.exit_code)
+        codes = [code for code in (report.exit_code, deployed.exit_code) if code]
+        sys.exit(deployed.exit_code if deployed.interrupted else min(codes, default=ExitCode.OK))
 
 
 def _print_syncs(

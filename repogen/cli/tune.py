@@ -69,7 +69,8 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 3600, min_open=True),
     default=1.0,
     show_default=True,
-    help="Duration of each measurement in the comparison; in the trials, 0.3 and 0.6 times as long.",
+    help="Duration of each measurement in the comparison. In a trial, the first measurement takes 0.3 times as long, "
+    "and the three others 0.6 times.",
 )
 @click.option(
     "--exclude",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickletools
 import re
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Annotated
 
 from pydantic import AliasPath, BaseModel, FailFast, Field
@@ -45,7 +46,8 @@ _MODULES_OF_WEIGHTS = frozenset({
 _ZIP, _PICKLE = b"PK\3\4", b"\x80"
 _MAX_PICKLES = 5
 """In a file without an archive: a number, a version, sizes of types, the value, and the names of storages."""
-_DEFINITION = "def forward(self: "
+_DEFINITION = re.compile(r"def forward\(\w{1,100}: ")
+"""Up to the type of the first parameter, which need not be named ``self``."""
 # A limit on the length: the time to split parameters grows with its square. The type before them is matched as a whole:
 # the time would also grow with its length times that limit.
 _FORWARD = re.compile(r"[\w.]++,?+(?P<parameters>[^{]{0,5000}?)\)\s*->", re.DOTALL)
@@ -191,13 +193,14 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
         program = _Program.model_validate_json(content)
         ranges = [f"  {symbol} is {_Range.model_validate(limits)}" for symbol, limits in program.ranges.items()]
         inputs = [_program_input(name, program) for name in _input_names(program)]
+        bounds = list(islice(_bounds(program), 1))
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise SpecError(
             f"{path} cannot be read as a torch.export program", "save it again", code="init.from"
         ) from error
     keys = (
         "# Inputs, dynamic dims and example inputs come from the program. Optional keys:",
-        "# dims: {batch: {min: 1, max: 16}}   # narrower bounds than the program's",
+        *bounds,
         "# examples: examples.npz             # real inputs",
     )
     return ModelDescription(
@@ -218,6 +221,20 @@ def _input_names(program: _Program) -> list[str]:
     if len(set(names)) != len(names):
         raise ValueError("two inputs are the same tensor")
     return names
+
+
+def _bounds(program: _Program) -> Iterator[str]:
+    """Yield the key for the bounds of each dynamic dim that is one symbol; see ``source.torch_export`` for its name."""
+    for name in _input_names(program):
+        for axis, size in enumerate(_Tensor.model_validate(program.tensors[name]).sizes):
+            limits = program.ranges.get(str(size))
+            if limits is not None:
+                allowed = _Range.model_validate(limits)
+                smallest = max(allowed.min or 1, 1)
+                largest = min(max(16, 2 * smallest), allowed.max or _UNBOUNDED)
+                dim = "batch" if axis == 0 else f"{name}_axis{axis}"
+                bounds = f"{{min: {smallest}, max: {largest}}}"
+                yield f"# dims: {{{flow(dim)}: {bounds}}}   # narrower bounds than the program's"
 
 
 def _program_input(name: str, program: _Program) -> str:
@@ -287,7 +304,9 @@ def _script_parameters(path: Path) -> Iterator[tuple[str, str]]:
             text = archive.read(member, MAX_TEXT_BYTES).decode()
     except (OSError, StopIteration, ValueError):
         return
-    forward = _FORWARD.match(text.partition(f"class {class_name}(")[2].partition(_DEFINITION)[2])
+    body = text.partition(f"class {class_name}(")[2]
+    definition = _DEFINITION.search(body)
+    forward = _FORWARD.match(body, definition.end()) if definition is not None else None
     if forward is None:
         return
     # A comma inside of Dict[str, Tensor] is not a separator.

@@ -52,6 +52,7 @@ class EmbeddedTriton:
 
     def preflight(self) -> None:
         """Raise ServerError with every unmet requirement and its remedy; installs nothing."""
+        wheels.shipped_lock().tags_for(self.target.onnxruntime)
         unmet = [check for check in host_requirements.check_host(self.target) if not check.ok]
         if unmet:
             raise ServerError(

@@ -312,7 +312,8 @@ class TargetSpec(Section):
     triton: Release = Field(default="24.10", description='Triton release in quotes, such as "24.10"')
     device: Literal["cpu", "gpu"] = Field(
         default="cpu",
-        description="Device of ONNX models without an instance_group; Python models without one run on the CPU",
+        description="Device of ONNX models without an instance_group or tensorrt; Python models without an "
+        "instance_group run on the CPU",
     )
 
 

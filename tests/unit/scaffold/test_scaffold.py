@@ -245,7 +245,36 @@ def test_from_a_program(here: Path) -> None:
     assert model == {"source": {"kind": "torch_export", "path": "net.pt2"}}
     assert "#   in  x: float32 [s7, 4]\n" in text
     assert "#   s7 is 1 to 16\n" in text
+    assert "# dims: {batch: {min: 1, max: 16}}   # narrower bounds" in text
     assert "#   s8 is 1 or more\n" in text
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes", "line"),
+    [
+        ({"min_val": 2, "max_val": None}, ["s7", 4], "# dims: {batch: {min: 2, max: 16}}"),
+        ({"min_val": 20, "max_val": 30}, [4, "s7"], "# dims: {x_axis1: {min: 20, max: 30}}"),
+        ({"min_val": 0, "max_val": 8}, ["s7*2", 4], ""),
+        (None, [4], ""),
+    ],
+)
+def test_bounds_that_a_program_allows(
+    here: Path, limits: dict[str, int | None] | None, sizes: list[str | int], line: str
+) -> None:
+    """The example of `dims:` does not violate the bounds of the program; a fixed size has none."""
+    texts = {"s7": "Symbol('s7')", "s7*2": "Symbol('s7')*2"}
+    shape = [{"as_int": size} if size == 4 else {"as_expr": {"expr_str": texts[str(size)]}} for size in sizes]
+    document = {
+        "graph_module": {
+            "graph": {"tensor_values": {"x": {"dtype": 7, "sizes": shape}}},
+            "signature": {"input_specs": [{"user_input": {"arg": {"as_tensor": {"name": "x"}}}}]},
+        },
+        "range_constraints": {} if limits is None else {"s7": limits},
+    }
+    with zipfile.ZipFile(here / "net.pt2", "w") as archive:
+        archive.writestr("net/models/model.json", json.dumps(document))
+    text, _ = from_model("net.pt2")
+    assert (line in text, "# dims:" in text) == (True, bool(line))
 
 
 @pytest.mark.parametrize(
@@ -293,11 +322,11 @@ def test_inputs_that_are_one_tensor(here: Path) -> None:
     assert "two inputs are the same tensor" in str(caught.value.__cause__)
 
 
-def test_from_a_torchscript_archive(here: Path) -> None:
+@pytest.mark.parametrize("first", ["self", "s"])
+def test_from_a_torchscript_archive(here: Path, first: str) -> None:
     """The parameters of forward are read from the code; their shapes must be filled in."""
-    code = (
-        "class Net(Module):\n  def forward(self: __torch__.m.Net,\n    x: Tensor,\n    d: Dict[str, Tensor]) -> Tensor:"
-    )
+    parameters = f"{first}: __torch__.m.Net,\n    x: Tensor,\n    d: Dict[str, Tensor]"
+    code = f"class Net(Module):\n  def forward({parameters}) -> Tensor:"
     with zipfile.ZipFile(here / "net.pt", "w") as archive:
         archive.writestr("net/constants.pkl", b"")
         archive.writestr("net/data.pkl", b"\x80\x02c__torch__.m\nNet\nq\x00.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from repogen.artifacts.progress import Silent
 from repogen.errors import ServerError
+from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.wheels import shipped_lock
 from repogen.targets import targets
 
@@ -56,3 +58,10 @@ def test_version_without_a_wheel_is_an_error() -> None:
         shipped_lock().tags_for("1.17.2")
 
     assert "another --server, such as docker" in caught.value.hint
+
+
+def test_release_without_a_wheel_has_the_same_code() -> None:
+    """And not that of a machine that cannot run the server."""
+    with pytest.raises(ServerError, match="never published") as caught:
+        EmbeddedTriton(targets()["24.03"], Silent()).preflight()
+    assert caught.value.code == "server.no-wheel"
