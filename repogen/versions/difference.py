@@ -65,6 +65,12 @@ def _compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int 
     second = _find(after[0], read_model(after[0], name), after[1])
     limit = second.version if before[0] == after[0] else None
     first = _find(before[0], read_model(before[0], name), before[1], below=limit)
+    if first.version == limit and after[1] is None:
+        raise SpecError(
+            f"version {limit} of {name} is the newest one, with which A is compared by default",
+            f"`repogen diff {name}` compares it with the version before it; or pass A and B",
+            code="repository.no-such-version",
+        )
     notes = [f"version {version.version}: {version.problem}" for version in (first, second) if version.problem]
     graphs = [_graph(version, notes) for version in (first, second)]
     manifests = (first.manifest, second.manifest)

@@ -157,6 +157,14 @@ def test_errors(three: Publisher, tmp_path: Path) -> None:
         repogen.diff("m", repository=three.repository, against=tmp_path / "none")
 
 
+def test_newest_version_is_not_compared_with_itself(three: Publisher) -> None:
+    """Unless both are passed."""
+    with pytest.raises(RepogenError, match="version 3 of m is the newest one") as caught:
+        repogen.diff("m", 3, repository=three.repository)
+    assert caught.value.code == "repository.no-such-version"
+    assert repogen.diff("m", 3, 3, repository=three.repository).identical
+
+
 @pytest.mark.parametrize("name", ["m/1", "m"])
 def test_link_of_another_user(three: Publisher, tmp_path: Path, name: str) -> None:
     """The texts of a private model would be in a comment on a pull request."""
