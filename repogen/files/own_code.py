@@ -32,7 +32,7 @@ def foreign_code(directory: Path, files: Iterable[Path], base: Path) -> Path | N
     Raises:
         OSError: A file was deleted at this moment.
     """
-    if _is_below_foreign(directory, base):
+    if is_below_foreign(directory, base):
         return directory
     directories: dict[Path, bool] = {}
     for file in (directory / "any", *files):
@@ -68,18 +68,26 @@ def is_replaceable(directory: Path, base: Path) -> bool:
     return False
 
 
+def is_below_foreign(directory: Path, base: Path) -> bool:
+    """Return whether a directory above belongs to another user, who could rename what is in it, except for mounts.
+
+    Args:
+        directory: A directory of code. Its owner is trusted, as are this user, root and the owner of ``base``.
+        base: Directory of the spec. The owners of directories above it are trusted.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    paths = (directory.absolute(), real_path(directory))
+    above = {parent for path in paths for parent in path.parents if not os.path.ismount(parent)}
+    return not all(_is_trusted(path, base) or _has_trusted_owner(path, directory, base) for path in above)
+
+
 def _is_changeable(file: Path, directory: Path, base: Path) -> bool:
     """Return whether another user planted a file, or can write to it."""
     if not _has_trusted_owner(file, directory, base) or is_foreign_in_public(real_path(file), Path("/")):
         return True
     return bool(file.stat().st_mode & stat.S_IWOTH) and not _is_trusted(file, base)
-
-
-def _is_below_foreign(directory: Path, base: Path) -> bool:
-    """Return whether a directory above belongs to another user, who could rename what is in it, except for mounts."""
-    paths = (directory.absolute(), real_path(directory))
-    above = {parent for path in paths for parent in path.parents if not os.path.ismount(parent)}
-    return not all(_is_trusted(path, base) or _has_trusted_owner(path, directory, base) for path in above)
 
 
 def _has_trusted_owner(path: Path, directory: Path, base: Path) -> bool:

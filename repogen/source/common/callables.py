@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from repogen.errors import SourceError
-from repogen.source.common.search_path import SourceLoader, add_to_search_path, require_own
+from repogen.errors import RepogenError, SourceError
+from repogen.source.common.search_path import SourceLoader, add_to_search_path, own_file
 
 UserCallable: TypeAlias = Callable[..., object]
 # What user code may raise. Ctrl-C does not reach the worker, so a KeyboardInterrupt also comes from the code.
@@ -33,7 +33,8 @@ def import_callable(reference: str, root: Path) -> UserCallable:
         root: Directory of the spec. It is added to ``sys.path``, and so is the directory of the file.
 
     Raises:
-        SourceError: The module fails to import, or does not define the callable.
+        SourceError: The module fails to import, or does not define the callable; or another user could replace it.
+        SpecError: A symlink of another user leads to the file.
     """
     imported = import_object(reference, root)
     if not callable(imported):
@@ -58,7 +59,7 @@ def import_object(reference: str, root: Path) -> object:
         module = (
             _import_file(root / module_name, root) if module_name.endswith(".py") else _import_module(module_name, root)
         )
-    except SourceError:
+    except RepogenError:
         raise
     except RAISED as error:
         raise user_error(error, f"importing {reference!r} failed", root) from error
@@ -76,7 +77,7 @@ def import_object(reference: str, root: Path) -> object:
 
 
 def _import_file(path: Path, root: Path) -> object:
-    path = path.resolve()
+    path = own_file(path, root)
     if not path.is_file():
         raise SourceError(f"file not found: {path.name}", "correct the path in the spec", code="source.no-file")
     name = path.stem
@@ -84,7 +85,6 @@ def _import_file(path: Path, root: Path) -> object:
         if getattr(sys.modules[name], "__file__", None) == str(path):
             return sys.modules[name]  # run a file once, even if the factory and the examples share it
         name += "_"  # a user's types.py must not replace the standard library's module
-    require_own(path, root.resolve())
     add_to_search_path(path.parent)
     spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     if spec is None or spec.loader is None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import SourceError
 from repogen.files import is_foreign_in_public, is_like_tmp
+from repogen.files.own_code import is_below_foreign
+from repogen.files.resolve import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,31 @@ def add_to_search_path(directory: Path) -> None:
     _require_own_directory(directory)
     sys.path.insert(0, str(directory))
     sys.meta_path.insert(0, _UserModules(directory))
+
+
+def own_file(file: Path, base: Path) -> Path:
+    """Return the path of a file of user code, without symlinks, which no untrusted user can replace.
+
+    Args:
+        file: The file; it may not exist.
+        base: Directory of the spec.
+
+    Raises:
+        SpecError: A symlink of another user, who does not own what it leads to, is on the way.
+        SourceError: Another user created the file, or can rename a directory above it.
+    """
+    path, base = resolved(file), base.resolve()
+    if not path.is_file():
+        return path
+    require_own(path, base)
+    if is_below_foreign(path.parent, base):
+        raise SourceError(
+            f"a directory above {path.name} belongs to another user, who could replace the code",
+            "move the spec and its code to your own directory",
+            code="working-directory.foreign",
+            where=path.name,
+        )
+    return path
 
 
 def require_own(file: Path, base: Path) -> None:

@@ -18,7 +18,7 @@ from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.inputs import dim_ranges, examples_for
-from repogen.source.common.search_path import require_own
+from repogen.source.common.search_path import own_file
 from repogen.source.python.backend_utils import MODULE
 from repogen.source.python.model import PythonCode, PythonModel, model_config, open_python
 from repogen.source.python.requirements import check_installed, requirement_name
@@ -50,7 +50,7 @@ def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
     """
     source, model, root = request.options, request.model, request.root
     for file in (source.path, *source.data):  # data can be modules that the code imports
-        require_own((root / file).resolve(), root.resolve())
+        own_file(root / file, root)
     signature = _signature(model)
     check_installed(source.requirements)
     dims, examples = dim_ranges(model.dims), examples_for(model, signature.inputs, root)

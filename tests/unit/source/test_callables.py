@@ -199,6 +199,41 @@ def printed_in_a_new_process(root: Path, reference: str, environment: dict[str, 
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
 
+@pytest.mark.parametrize("link", ["shared/code", "shared/models.py"])
+def test_link_of_another_user(tmp_path: Path, link: str) -> None:
+    """That user could exchange it for a link to other code at any time; links of this user are followed."""
+    root, shared, private = (tmp_path / name for name in ("spec", "shared", "private"))
+    for directory in (root, shared, private):
+        directory.mkdir()
+    (private / "models.py").write_text("def build(): return 1\n")
+    (tmp_path / link).symlink_to(private if link == "shared/code" else private / "models.py")
+    reference = "../shared/code/models.py:build" if link == "shared/code" else "../shared/models.py:build"
+    assert printed_in_a_new_process(root, reference) == "1\n"
+    os.chown(tmp_path / link, 65534, 65534, follow_symlinks=False)
+    error = f"foreign-link {tmp_path / link} is a symlink of another user, who does not own what it leads to\n"
+    assert printed_in_a_new_process(root, reference) == error
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_directory_above_the_code_belongs_to_another_user(tmp_path: Path, mode: int) -> None:
+    """That user could rename the directory; if the spec is below it as well, it is trusted."""
+    root, above = tmp_path / "spec", tmp_path / "above"
+    for directory in (root, above / "code", above / "spec"):
+        directory.mkdir(parents=True)
+    (above / "code" / "models.py").write_text("def build(): return 1\n")
+    reference = "../above/code/models.py:build"
+    assert printed_in_a_new_process(root, reference) == "1\n"
+    above.chmod(mode)
+    os.chown(above, 65534, 65534)
+    error = (
+        "working-directory.foreign a directory above models.py belongs to another user, who could replace the code\n"
+    )
+    assert printed_in_a_new_process(root, reference) == error
+    assert printed_in_a_new_process(above / "spec", "../code/models.py:build") == "1\n"
+    os.chown(above / "code", 65534, 65534)  # the spec names code of that user
+    assert printed_in_a_new_process(root, reference) == "1\n"
+
+
 def test_file_in_a_directory_of_another_user(root: Path) -> None:
     """The spec names it, but another user created the directory."""
     (root / "code").mkdir()
