@@ -271,6 +271,18 @@ def is_foreign_in_public(path: Path, base: Path) -> bool:
     return any(_is_planted(each) for each in (path, *above))
 
 
+def leads_through_foreign(path: Path, base: Path) -> bool:
+    """Return whether an entry on the way to a path is in a public directory and belongs to an untrusted user.
+
+    That user can exchange the entry at any time, for example for a link to another place.
+
+    Args:
+        path: A file; symlinks on the way are examined, and what they lead to.
+        base: Directory of the spec, without symlinks; it and what is above it are not examined.
+    """
+    return any(_is_planted(Path(entry)) for entry, _ in entries_to(path) if not base.is_relative_to(entry))
+
+
 def _is_planted(path: Path) -> bool:
     try:
         return is_public(path.parent) and not has_trusted_owner(path, path.parent)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from repogen.errors import SourceError
 from repogen.files import is_foreign_in_public, is_like_tmp
 from repogen.files.own_code import is_below_foreign
+from repogen.files.paths import leads_through_foreign
 from repogen.files.resolve import resolved
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ def own_file(file: Path, base: Path) -> Path:
     if not path.is_file():
         return path
     require_own(path, base)
-    if is_below_foreign(path.parent, base):
+    if leads_through_foreign(file, base) or is_below_foreign(path.parent, base):
         raise SourceError(
-            f"a directory above {path.name} belongs to another user, who could replace the code",
+            f"a directory or a symlink on the way to {path.name} belongs to another user, who could replace the code",
             "move the spec and its code to your own directory",
             code="working-directory.foreign",
             where=path.name,

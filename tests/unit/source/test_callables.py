@@ -13,6 +13,11 @@ import pytest
 from repogen.errors import SourceError
 from repogen.source.common.callables import import_callable
 
+REPLACEABLE = (
+    "working-directory.foreign a directory or a symlink on the way to models.py belongs to another user, who could "
+    "replace the code\n"
+)
+
 
 def rejected(reference: str, root: Path) -> SourceError:
     """Return the error of an import that fails; its text must not contain the directory."""
@@ -214,6 +219,26 @@ def test_link_of_another_user(tmp_path: Path, link: str) -> None:
     assert printed_in_a_new_process(root, reference) == error
 
 
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+@pytest.mark.parametrize("entry", ["link", "directory"])
+def test_entry_of_another_user_in_a_public_directory(tmp_path: Path, mode: int, entry: str) -> None:
+    """Also if it leads to code of that user, and if a symlink of this user leads to it."""
+    root, shared, private = (tmp_path / name for name in ("spec", "shared", "private"))
+    for directory in (root, shared / "directory", private):
+        directory.mkdir(parents=True)
+    for directory in (shared / "directory", private):
+        (directory / "models.py").write_text("def build(): return 1\n")
+    (shared / "link").symlink_to(private)
+    (root / "own").symlink_to(shared / entry)
+    shared.chmod(mode)
+    for reference in (f"../shared/{entry}/models.py:build", "own/models.py:build"):
+        assert printed_in_a_new_process(root, reference) == "1\n"
+    for path in (private, private / "models.py", shared / "directory", shared / "link"):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    for reference in (f"../shared/{entry}/models.py:build", "own/models.py:build"):
+        assert printed_in_a_new_process(root, reference) == REPLACEABLE
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o700])
 def test_directory_above_the_code_belongs_to_another_user(tmp_path: Path, mode: int) -> None:
     """That user could rename the directory; if the spec is below it as well, it is trusted."""
@@ -225,10 +250,7 @@ def test_directory_above_the_code_belongs_to_another_user(tmp_path: Path, mode: 
     assert printed_in_a_new_process(root, reference) == "1\n"
     above.chmod(mode)
     os.chown(above, 65534, 65534)
-    error = (
-        "working-directory.foreign a directory above models.py belongs to another user, who could replace the code\n"
-    )
-    assert printed_in_a_new_process(root, reference) == error
+    assert printed_in_a_new_process(root, reference) == REPLACEABLE
     assert printed_in_a_new_process(above / "spec", "../code/models.py:build") == "1\n"
     os.chown(above / "code", 65534, 65534)  # the spec names code of that user
     assert printed_in_a_new_process(root, reference) == "1\n"
