@@ -156,7 +156,9 @@ def history(
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
 @click.option(
-    "--prune", is_flag=True, help="Delete old versions that are no longer needed, and models without the alias."
+    "--prune",
+    is_flag=True,
+    help="Delete old versions that are no longer needed, and models without the alias; not with --deploy.",
 )
 @click.option(
     "servers",
