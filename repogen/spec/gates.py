@@ -68,7 +68,10 @@ class EvaluationGate(Section):
 
 
 class GatesSpec(Section):
-    """The gates of a promotion. Parity, smoke and size are measured by default; a gate without a limit is recorded."""
+    """The gates of a promotion. Parity, smoke and size are measured by default.
+
+    If parity, size or another gate has no limit, its measurement is only recorded, and cannot fail the promotion.
+    """
 
     # A gate of a plug-in is a field of a subclass, which validation creates for the names that occur.
     parity: ParityGate = ParityGate()
