@@ -52,8 +52,8 @@ class ObservedInputs:
         Raises:
             SourceError: A file, or a link or directory that leads to it, was replaced or changed.
         """
-        absolute = (Path(os.path.abspath(path)) for path in used)  # noqa: PTH100 - links are followed one by one
-        data = [path for path in absolute if any(path.is_relative_to(folder) for folder in self.directories)]
+        folders = self.directories
+        data = [path for path in used if any(_lexical(path).is_relative_to(folder) for folder in folders)]
         for file in (*self.paths, *data):
             for path, identity in self.trust.replaceable(file):
                 if path not in self.identities or self.identities[path] != identity:
@@ -91,8 +91,12 @@ def observe(spec: Spec, names: Sequence[str], repository: Path) -> ObservedInput
     for file in (*paths, *directories, *trust.files(directories)):
         identities |= trust.replaceable(file)
     _require_same_places(spec, names, (*paths, *directories))
-    absolute = (Path(os.path.abspath(directory)) for directory in directories)  # noqa: PTH100 - links are kept
-    return ObservedInputs(tuple(paths), tuple(absolute), identities, trust)
+    return ObservedInputs(tuple(paths), tuple(map(_lexical, directories)), identities, trust)
+
+
+def _lexical(path: Path) -> Path:
+    """Return a path as it is written, to compare it with another one; with links, it may lead elsewhere."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - links are kept
 
 
 def _require_same_places(spec: Spec, names: Sequence[str], paths: Iterable[Path]) -> None:

@@ -214,9 +214,11 @@ def foreign_link_error(link: str) -> SpecError:
 def entries_to(path: Path) -> Iterator[tuple[str, os.stat_result | None]]:
     """Yield each directory, link and file on the way to a path, with its status; links are followed one by one.
 
+    As for the kernel, ``..`` is the parent of what a link before it leads to, and not of the link.
+
     The last one has None if it does not exist or cannot be read, and is a link if there are more than 40.
     """
-    pending, current, links = list(Path(os.path.abspath(path)).parts[1:]), "/", 0  # noqa: PTH100 - links are kept
+    pending, current, links = list(Path(os.getcwd(), path).parts[1:]), "/", 0  # noqa: PTH109 - fast
     while pending:
         parent, part = current, pending.pop(0)
         current = os.path.dirname(parent) if part == ".." else os.path.join(parent, part)  # noqa: PTH118, PTH120 - fast
@@ -408,8 +410,8 @@ def _foreign_reason(path: Path, *, writable: int) -> str:
 def _directories_above(directory: Path) -> Iterator[Path]:
     """Yield the directories above a path, and above the one that it leads to, up to the home directory."""
     homes = {os.path.realpath(os.path.expanduser("~")), os.path.expanduser("~")}  # noqa: PTH111 - Path.home may fail
-    for path in dict.fromkeys((os.path.abspath(directory), str(real_path(directory)))):  # noqa: PTH100 - not resolved
-        yield from takewhile(lambda parent: str(parent) not in homes, Path(path).parents)
+    for path in dict.fromkeys((directory.absolute(), real_path(directory))):
+        yield from takewhile(lambda parent: str(parent) not in homes, path.parents)
 
 
 def is_own_group(number: int) -> bool:

@@ -376,7 +376,7 @@ class FailureDocument(TypedDict):
     error: ErrorDocument
     """The error"""
     problems: list[ProblemDocument]
-    """The problems of an invalid spec; rules for several keys of a model are checked only after all of its keys are valid"""
+    """The problems of an invalid spec; rules for several keys of a model are checked after all of its keys are valid"""
 
 
 @with_config(_STRICT)

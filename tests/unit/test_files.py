@@ -177,3 +177,15 @@ def test_link_of_another_user(tmp_path: Path, link: int, target: str, owner: int
     os.chown(tmp_path / "link", link, -1, follow_symlinks=False)
     assert foreign_link(tmp_path / "link") == (str(tmp_path / "link") if is_foreign else "")
     assert foreign_link(tmp_path / "link", OTHER_USER) == ""
+
+
+def test_parent_of_what_a_foreign_link_leads_to(tmp_path: Path) -> None:
+    """The kernel does not read ``link/..`` as the directory that contains the link."""
+    (tmp_path / "private" / "below").mkdir(parents=True)
+    (tmp_path / "private" / "file").touch()
+    (tmp_path / "shared" / "private").mkdir(parents=True)
+    link = tmp_path / "shared" / "link"
+    link.symlink_to(tmp_path / "private" / "below")
+    os.chown(link, OTHER_USER, -1, follow_symlinks=False)
+    assert foreign_link(link / ".." / "file") == str(link)
+    assert foreign_link(tmp_path / "shared" / ".." / "private" / "file") == ""

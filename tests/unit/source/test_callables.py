@@ -229,13 +229,22 @@ def test_entry_of_another_user_in_a_public_directory(tmp_path: Path, mode: int, 
     for directory in (shared / "directory", private):
         (directory / "models.py").write_text("def build(): return 1\n")
     (shared / "link").symlink_to(private)
+    (private / "below").mkdir()
+    (shared / "directory" / "below").mkdir()
+    (shared / "models.py").write_text("def build(): return 'another file'\n")
     (root / "own").symlink_to(shared / entry)
     shared.chmod(mode)
-    for reference in (f"../shared/{entry}/models.py:build", "own/models.py:build"):
+    references = (
+        f"../shared/{entry}/models.py:build",
+        "own/models.py:build",
+        f"../shared/{entry}/below/../models.py:build",
+        f"../shared/{entry}/../{'directory' if entry == 'directory' else 'private'}/models.py:build",
+    )
+    for reference in references:
         assert printed_in_a_new_process(root, reference) == "1\n"
     for path in (private, private / "models.py", shared / "directory", shared / "link"):
         os.chown(path, 65534, 65534, follow_symlinks=False)
-    for reference in (f"../shared/{entry}/models.py:build", "own/models.py:build"):
+    for reference in references:
         assert printed_in_a_new_process(root, reference) == REPLACEABLE
 
 
