@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import PublishError
-from repogen.files import exists, reason
+from repogen.files import exists, is_foreign_in_public, reason
 from repogen.repository.decode import MalformedRecordError, malformed, read_record
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Disk, Filesystem
@@ -112,7 +112,18 @@ def finish_interrupted_publish(model: Path, filesystem: Filesystem) -> None:
 
 
 def _read_journal(path: Path) -> Journal | None:
-    """Return the journal, None if there is none; an incomplete one was interrupted before the first rename."""
+    """Return the journal, None if there is none; an incomplete one was interrupted before the first rename.
+
+    Raises:
+        PublishError: Another user created it in a directory such as ``/tmp``.
+        OSError: It can't be read.
+    """
+    if is_foreign_in_public(path, path.parent):
+        raise PublishError(
+            f"{path} belongs to another user, and a publish would be completed as it says",
+            "remove it, or use a repository in which only trusted users can create files",
+            code="publish.foreign-model",
+        )
     try:
         return read_record(_JOURNAL, path, path.name)
     except FileNotFoundError:

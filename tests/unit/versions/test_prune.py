@@ -83,6 +83,27 @@ def test_interrupted_publish_is_completed(five: Publisher) -> None:
     assert not journal.exists()
 
 
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_interrupted_publish_of_another_user_is_not_completed(five: Publisher, tmp_path: Path, kind: str) -> None:
+    """In a directory such as ``/tmp``, any user could end a hold with a journal that names the current config."""
+    repository = five.repository
+    repogen.rollback("m", repository=repository)
+    config = (repository / "m" / "config.pbtxt").read_bytes()
+    journal = repository / ".repogen.m.pending.json"
+    target = journal if kind == "file" else tmp_path / "journal"
+    target.write_text(json.dumps({"before": hashlib.sha256(config).hexdigest(), "after": ""}))
+    if kind == "link":
+        journal.symlink_to(target)
+    os.chown(journal, 65534, -1, follow_symlinks=False)
+    repository.chmod(0o1777)
+    with pytest.raises(PublishError, match="belongs to another user, and a publish would be completed") as caught:
+        repogen.prune("m", keep=9, repository=repository)
+    assert caught.value.code == "publish.foreign-model"
+    with pytest.raises(PublishError, match="belongs to another user"):
+        repogen.rollback("m", repository=repository)
+    assert (repository / "m" / "config.pbtxt").read_bytes() == config
+
+
 def test_dry_run(five: Publisher) -> None:
     """The report is the same, and nothing is changed."""
     before = contents(five.repository)
