@@ -113,13 +113,16 @@ def read_results(path: Path, variants: list[Variant], repositories: Path) -> lis
 
 
 def highest_severity(repository: Path) -> Severity:
-    """Return the highest severity that `repogen check` reports; ``nothing`` for a repository without models."""
+    """Return the highest severity that `repogen check` reports; ``nothing`` for a repository without models.
+
+    A directory without models that contains a repository is an error.
+    """
     try:
         severities = {finding.severity for finding in check(repository)}
     except SpecError as error:
-        if error.code != "check.nothing":
+        if error.code not in {"check.nothing", "check.path"}:
             raise
-        return "nothing"
+        return "nothing" if error.code == "check.nothing" else "error"
     return "error" if "error" in severities else "warning" if severities else "nothing"
 
 

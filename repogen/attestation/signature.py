@@ -170,8 +170,7 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
             problem = reason(error) if isinstance(error, OSError) else _key_problem(error)
             raise SpecError(
                 f"the key that signatures are verified with cannot be used: {problem}",
-                "pass a PEM file of the public key of an elliptic-curve key with --key, or of root certificates with "
-                "--certificate",
+                "with --key, pass a PEM file of an elliptic-curve public key; with --certificate, of root certificates",
                 code="verify.key",
             ) from error
         raise SpecError(  # of sigstore, whose root of trust is downloaded
@@ -386,8 +385,8 @@ def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSi
 
     Raises:
         PublishError: A version is not signed by ``signer``, the model's config.pbtxt or a file that it names is not
-            that of a signed version, or the directory contains something else.
-            Or another user created the directory, or a version in it, and could replace files after this check.
+            that of a signed version, or the directory contains something else. Or another user created the directory,
+            or a version in it, and could replace files after this check.
         RepogenError: A signature cannot be verified on this machine.
     """
     if signer is None:

@@ -120,7 +120,7 @@ def _read_journal(path: Path) -> Journal | None:
     """
     if is_foreign_in_public(path, path.parent):
         raise PublishError(
-            f"{path} belongs to another user, and a publish would be completed as it says",
+            f"{path} belongs to another user, who could change the model's config.pbtxt with it",
             "remove it, or use a repository in which only trusted users can create files",
             code="publish.foreign-model",
         )

@@ -67,7 +67,7 @@ def _compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int 
     first = _find(before[0], read_model(before[0], name), before[1], below=limit)
     if first.version == limit and after[1] is None:
         raise SpecError(
-            f"version {limit} of {name} is the newest one, with which A is compared by default",
+            f"version {limit} of {name} is the newest one, so there is no newer one to compare it with",
             f"`repogen diff {name}` compares it with the version before it; or pass A and B",
             code="repository.no-such-version",
         )

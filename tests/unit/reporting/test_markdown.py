@@ -210,6 +210,14 @@ def test_any_text_is_one_code_block(text: str) -> None:
     assert [token.type for token in parsed] == ["fence"]
 
 
+def test_summary_of_python_code() -> None:
+    """Its digest is not that of a graph."""
+    code = replace(GOOD, ir_version=0, opset=0)
+    text = report_markdown(replace(REPORT, models=(code,)))
+    assert f"- sha256 {code.sha256}, max" in text
+    assert "model.onnx" not in text
+
+
 def _block_types(markdown: str) -> list[str]:
     """Return the structure of a text without its contents."""
     types = []

@@ -96,7 +96,7 @@ def test_interrupted_publish_of_another_user_is_not_completed(five: Publisher, t
         journal.symlink_to(target)
     os.chown(journal, 65534, -1, follow_symlinks=False)
     repository.chmod(0o1777)
-    with pytest.raises(PublishError, match="belongs to another user, and a publish would be completed") as caught:
+    with pytest.raises(PublishError, match="belongs to another user, who could change") as caught:
         repogen.prune("m", keep=9, repository=repository)
     assert caught.value.code == "publish.foreign-model"
     with pytest.raises(PublishError, match="belongs to another user"):
