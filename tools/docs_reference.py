@@ -133,7 +133,7 @@ EXIT_CODES = {
     ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
     3: "The model could not be loaded or exported",
-    4: "The graph does not compute what PyTorch computes",
+    4: "The graph does not run in ONNX Runtime, or does not compute what the original model computes",
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
     6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
     7: (

@@ -12,6 +12,7 @@ from repogen.artifacts.file_names import MAX_CONFIG_BYTES
 from repogen.check.layout import unreadable_config
 from repogen.files import raise_if_exhausted
 from repogen.files.content import ContentError, read_bytes
+from repogen.files.resolve import ForeignLinkError
 from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.text.parse import TOKEN, PbtxtError, oversize_reason, parse
@@ -118,7 +119,8 @@ def _text(path: Path) -> tuple[str, Finding | None]:
         return "", Finding("RG005", "error", f"{path.name} {error}", hint)
     except OSError as error:
         raise_if_exhausted(error)
-        return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", "make it readable")
+        hint = "replace the link with the files" if isinstance(error, ForeignLinkError) else "make it readable"
+        return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", hint)
     text = content.decode(errors="surrogateescape")
     if any(_STRAY.search(token.text) for token in tokens(text) if token.text[0] not in "\"'"):
         return "", Finding("RG005", "error", f"{path.name} is not UTF-8", "save it as UTF-8")

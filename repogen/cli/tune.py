@@ -121,8 +121,8 @@ def tune(  # noqa: PLR0913 - one parameter per option
 
     First builds the model with other optimization passes, without publishing it. In each trial, serves the published
     version or one of these builds with other Triton settings, and measures it with NVIDIA's perf_analyzer. The chosen
-    config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C reports the best config so far;
-    the same command then continues the search.
+    config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C stops the
+    search and reports the best config so far; run the same command again to continue.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:

@@ -16,7 +16,7 @@ from repogen.export.guards import guard_violations, recorded_programs
 from repogen.export.interface import ExportedGraph, specialized
 from repogen.export.recurrent import any_number_of_steps
 from repogen.export.translations import TRANSLATIONS
-from repogen.onnx_graph.normalize import select_outputs
+from repogen.onnx_graph.normalize import name_dims, select_outputs
 from repogen.onnx_graph.rewrite_rules import require_exact_constants
 from repogen.source.torch.torch_frames import user_line
 
@@ -58,7 +58,9 @@ def export_program(request: ExportRequest) -> ExportedGraph:
     if onnx_program is None:
         raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
     if isinstance(source.origin, Program):
-        return ExportedGraph(select_outputs(onnx_program.model, source.origin.select))
+        model = select_outputs(onnx_program.model, source.origin.select)
+        name_dims(model, source.signature)
+        return ExportedGraph(model)
     violations = guard_violations(programs[-1], source.signature, source.dims) if programs else ()
     return ExportedGraph(onnx_program.model, violations)
 

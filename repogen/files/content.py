@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.files.paths import is_below, leads_out, real_path
+from repogen.files.resolve import open_file
 from repogen.files.work_limit import count_file, is_counted, shared
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class ContentError(ValueError):
 def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
     """Open a regular file for reading, without waiting for the writer of a FIFO.
 
+    A symlink of another user, who does not own what it leads to, is not followed: it may lead to private files.
+
     The limits of ``work_limit`` grow with its size on the disk.
 
     Args:
@@ -46,7 +49,7 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
 
     Raises:
         OSError: It cannot be opened, or it is a directory, a FIFO, a socket or a device, or it is not in a directory of
-            ``only_files_in``.
+            ``only_files_in``; ``ForeignLinkError`` for a symlink of another user.
     """
     stream = open(path, "rb", opener=_open if follow else _open_no_link)  # noqa: SIM115 - Path.open has no opener; the caller closes it
     status = os.fstat(stream.fileno())
@@ -105,11 +108,11 @@ def opened_path(stream: BufferedReader, path: Path) -> Path:
 
 
 def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    return open_file(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    return _open(path, flags | os.O_NOFOLLOW)
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
 
 
 def require_few_values(json: str | bytes | bytearray, limit: int = _MAX_VALUES) -> None:

@@ -1,4 +1,4 @@
-"""Follows paths, and opens directories to write to, where another user may put a symlink on the way at any time."""
+"""Follows paths, and opens files and directories, where another user may put a symlink on the way at any time."""
 
 from __future__ import annotations
 
@@ -57,6 +57,30 @@ def directory_to_write(directory: Path) -> Iterator[Path]:
         os.close(walk.descriptor)
 
 
+def open_file(path: str, flags: int) -> int:
+    """Return a descriptor of a file that is opened for reading.
+
+    Without Linux's ``O_PATH`` and ``/proc``, links of any user are followed.
+
+    Raises:
+        ForeignLinkError: A symlink of another user, who does not own what it leads to, is on the way.
+        OSError: It cannot be opened.
+    """
+    os.stat(path)  # noqa: PTH116 - mounts what is mounted on demand, and fails as ``os.open`` does
+    if not hasattr(os, "O_PATH") or not os.path.isdir("/proc/self/fd"):  # noqa: PTH112 - fast
+        return os.open(path, flags)
+    walk = _Walk(Path(path))
+    try:
+        walk.go(create=False)
+        return os.open(f"/proc/self/fd/{walk.descriptor}", flags)
+    except ForeignLinkError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(walk.descriptor)
+
+
 def resolved(path: Path) -> Path:
     """Return a path without symlinks. Names that do not exist, or cannot be read, stay at its end.
 
@@ -88,10 +112,14 @@ class _Walk:
     """
 
     def __init__(self, path: Path) -> None:
-        """Start at the root directory."""
+        """Start at the root directory, or at the one of ``/proc/self/fd``, which has no other name if it was moved."""
+        self._names = _names(os.path.join("" if path.is_absolute() else os.getcwd(), path))  # noqa: PTH109, PTH118 - links are kept
         self.descriptor = os.open("/", os.O_PATH | os.O_CLOEXEC)
         self.path = "/"
-        self._names = _names(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118 - links are kept
+        if self._names[:3] == ["proc", "self", "fd"] and self._names[3:]:
+            start = "/".join(["", *self._names[:4]])
+            self._enter(os.open(start, os.O_PATH | os.O_CLOEXEC), os.readlink(start))  # noqa: PTH115 - the name is text
+            del self._names[:4]
         # path and owner of each link that is being followed, and how many names remain when its target is reached
         self._links: list[tuple[str, int, int]] = []
         self._trusted = {os.geteuid(), 0, os.stat("/").st_uid}  # noqa: PTH116 - root is another user in a user namespace

@@ -112,6 +112,8 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     return _facts(proto), findings
 
 
+_UNNAMED = frozenset({"", "?", "*", "-1", "None", "none", "unknown"})
+"""What converters write for a dynamic size instead of a name; two such dims need not be equal."""
 _TOO_MANY_PARTS = (
     f"has so many nodes, names and numbers that they need more than {size_text(_MAX_EXPANDED_BYTES)} of memory"
 )
@@ -138,6 +140,11 @@ def _other_format(content: bytes) -> str:
     if content.startswith(b"version https://git-lfs"):
         return lfs_pointer
     return web_page if content[:1024].lstrip().lower().startswith((b"<!doctype html", b"<html")) else ""
+
+
+def is_unnamed(symbol: str | None) -> bool:
+    """Return whether a symbol stands for any dynamic size, and not for the same size wherever it occurs."""
+    return (symbol or "") in _UNNAMED
 
 
 def _broken_finding(message: str, hint: str) -> Finding:

@@ -12,9 +12,11 @@ from onnx_ir.passes.common import ClearMetadataAndDocStringPass, NameFixPass, Ou
 from repogen.artifacts.built_model import OnnxArtifact
 from repogen.artifacts.tensors import DTYPES, Dim, Signature, TensorSpec
 from repogen.errors import ExportError
+from repogen.onnx_graph.facts import is_unnamed
 from repogen.onnx_graph.serialize import write_model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.targets import Target
@@ -25,8 +27,6 @@ _OPSET_IR = {21: 10, 23: 11, 24: 12, 25: 13}
 _PROTOBUF_LIMIT = 2**31 - 2**20
 _PRODUCER = "repogen"
 _BY_ONNX = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
-# What converters write for a dynamic size instead of a name; two such dims need not be equal.
-_UNNAMED = frozenset({"", "?", "*", "-1", "None", "none", "unknown"})
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,34 @@ def select_outputs(model: ir.Model, indices: tuple[int, ...]) -> ir.Model:
     return model
 
 
-def is_unnamed(symbol: str | None) -> bool:
-    """Return whether a symbol stands for any dynamic size, and not for the same size wherever it occurs."""
-    return (symbol or "") in _UNNAMED
-
-
 def separate_unnamed_dims(model: ir.Model) -> None:
     """Remove sizes below 0 and symbols that are not names from all shapes: they would make unequal sizes equal."""
     values = [output for body in _bodies(model) for node in body.all_nodes() for output in node.outputs]
     for value in (*values, *model.graph.inputs):
         if value.shape is not None:
             value.shape = ir.Shape([None if _is_unknown(dim) else dim for dim in value.shape])
+
+
+def name_dims(model: ir.Model, signature: Signature) -> None:
+    """Give the dynamic dims of the inputs the names of a signature, instead of symbols that torch generated.
+
+    Expressions of symbols, such as ``2*s0``, stay as they are, and so does a symbol with two names in the signature.
+    """
+    names = dict[str | None, set[str]]()
+    shapes = {spec.name: spec.shape for spec in signature.inputs}
+    for value in model.graph.inputs:  # an exporter may drop some
+        for dim, name in zip(value.shape or (), shapes.get(str(value.name), ()), strict=False):
+            if isinstance(dim, ir.SymbolicDim) and isinstance(name, str):
+                names.setdefault(dim.value, set()).add(name)
+    unique = {symbol: next(iter(each)) for symbol, each in names.items() if len(each) == 1}
+    values = [output for body in _bodies(model) for node in body.all_nodes() for output in node.outputs]
+    for value in (*values, *model.graph.inputs):
+        if value.shape is not None:
+            value.shape = ir.Shape([_named(dim, unique) for dim in value.shape])
+
+
+def _named(dim: int | ir.SymbolicDim, names: Mapping[str | None, str]) -> int | str | ir.SymbolicDim:
+    return dim if isinstance(dim, int) else names.get(dim.value, dim)
 
 
 def _is_unknown(dim: int | ir.SymbolicDim) -> bool:

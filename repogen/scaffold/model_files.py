@@ -6,7 +6,7 @@ import io
 import pickletools
 import re
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import AliasPath, BaseModel, FailFast, Field
 
@@ -17,9 +17,10 @@ from repogen.files.archive import open_archive
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, require_few_values
 from repogen.onnx_graph.facts import parse_model
 from repogen.scaffold.description import ModelDescription, flow, input_placeholders, model_name, shape_text
+from repogen.source.common.dim_names import dim_name, dim_symbol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from onnx import ModelProto, ValueInfoProto
@@ -102,34 +103,52 @@ def _onnx_shape(value: ValueInfoProto) -> list[int | str]:
     return [dim.dim_value if dim.dim_value > 0 else dim.dim_param or "?" for dim in dims]
 
 
-def _dim_names(value: ValueInfoProto) -> list[int | str]:
-    """Return the shape of an input as a spec names it; see ``source.onnx``."""
-    unnamed = {0: "batch"}
-    return [
-        dim if isinstance(dim, int) or dim.isidentifier() else unnamed.get(axis, f"{value.name}_axis{axis}")
-        for axis, dim in enumerate(_onnx_shape(value))
-    ]
+def _named_shapes(inputs: Mapping[str, Sequence[int | str]], symbols: Container[str] | None = None) -> _Shapes:
+    """Return the shapes of inputs with the names that a spec has for dynamic dims, and these names by their symbols.
+
+    Args:
+        inputs: Shapes with symbols, by the names of the inputs.
+        symbols: What is a symbol, and not an expression; None for all.
+    """
+    names = dict[str, str]()
+    for tensor, shape in inputs.items():
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str) and dim not in names and (symbols is None or dim in symbols):
+                names[dim] = dim_name(tensor, axis, dim, names)
+    return _Shapes({tensor: [names.get(str(dim), dim) for dim in shape] for tensor, shape in inputs.items()}, names)
+
+
+def _onnx_symbols(value: ValueInfoProto) -> list[int | str]:
+    dims = enumerate(value.type.tensor_type.shape.dim)
+    return [dim.dim_value if dim.dim_value > 0 else dim_symbol(value.name, axis, dim.dim_param) for axis, dim in dims]
 
 
 def _onnx_keys(inputs: list[ValueInfoProto]) -> tuple[str, ...]:
     """Return the optional keys: the file already declares its inputs and dims."""
     lines = ["# Inputs and dynamic dims come from the file. Optional keys:"]
-    names = [dim for value in inputs for dim in _dim_names(value) if isinstance(dim, str)]
+    shapes, names = _named_shapes({value.name: _onnx_symbols(value) for value in inputs})
     integers = next((value for value in inputs if "int" in _onnx_dtype(value)), None)
     if integers is not None:
-        entry = f"{{dtype: {_onnx_dtype(integers)}, shape: {shape_text(_dim_names(integers))}, range: [0, 1]}}"
+        entry = f"{{dtype: {_onnx_dtype(integers)}, shape: {shape_text(shapes[integers.name])}, range: [0, 1]}}"
         lines += [
             "# CHECK the range of integer inputs: without one, only 0 and 1 are used.",
             f"# inputs: {{{flow(integers.name)}: {entry}}}",
         ]
     if names:
-        bounds = "{min: 1, max: 32}"
-        lines += [f"# dims: {{{flow(names[0])}: {bounds}}}   # the sizes that parity is tested at, by dim name"]
+        dims = f"{{{flow(next(iter(names.values())))}: {{min: 1, max: 32}}}}"
+        lines += [f"# dims: {dims}   # the sizes that parity is tested at, by dim name"]
     lines += [
         "# examples: examples.npz             # real inputs",
         "# In source, reference: answers.npz or models.py:build compares the graph with the original model.",
     ]
     return tuple(lines)
+
+
+class _Shapes(NamedTuple):
+    """Shapes by the names of the inputs, and the names of dynamic dims by their symbols."""
+
+    shapes: dict[str, list[int | str]]
+    names: dict[str, str]
 
 
 class _Size(BaseModel):
@@ -191,9 +210,14 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
             content = archive.read(member, _MAX_PROGRAM_BYTES)
         require_few_values(content, _MAX_PROGRAM_VALUES)
         program = _Program.model_validate_json(content)
-        ranges = [f"  {symbol} is {_Range.model_validate(limits)}" for symbol, limits in program.ranges.items()]
-        inputs = [_program_input(name, program) for name in _input_names(program)]
-        bounds = list(islice(_bounds(program), 1))
+        tensors = {name: _Tensor.model_validate(program.tensors[name]) for name in _input_names(program)}
+        shapes, names = _named_shapes(
+            {name: [str(size) for size in tensor.sizes] for name, tensor in tensors.items()}, program.ranges
+        )
+        limits = {symbol: _Range.model_validate(each) for symbol, each in program.ranges.items()}
+        ranges = [f"  {names.get(symbol, symbol)} is {allowed}" for symbol, allowed in limits.items()]
+        inputs = [_program_input(name, tensor, shapes[name]) for name, tensor in tensors.items()]
+        bounds = [_bounds(names[symbol], limits[symbol]) for symbol in islice(names, 1)]
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise SpecError(
             f"{path} cannot be read as a torch.export program", "save it again", code="init.from"
@@ -223,24 +247,15 @@ def _input_names(program: _Program) -> list[str]:
     return names
 
 
-def _bounds(program: _Program) -> Iterator[str]:
-    """Yield the key for the bounds of each dynamic dim that is one symbol; see ``source.torch_export`` for its name."""
-    for name in _input_names(program):
-        for axis, size in enumerate(_Tensor.model_validate(program.tensors[name]).sizes):
-            limits = program.ranges.get(str(size))
-            if limits is not None:
-                allowed = _Range.model_validate(limits)
-                smallest = max(allowed.min or 1, 1)
-                largest = min(max(16, 2 * smallest), allowed.max or _UNBOUNDED)
-                dim = "batch" if axis == 0 else f"{name}_axis{axis}"
-                bounds = f"{{min: {smallest}, max: {largest}}}"
-                yield f"# dims: {{{flow(dim)}: {bounds}}}   # narrower bounds than the program's"
+def _bounds(name: str, allowed: _Range) -> str:
+    """Return the key for the bounds of a dynamic dim."""
+    smallest = max(allowed.min or 1, 1)
+    largest = min(max(16, 2 * smallest), allowed.max or _UNBOUNDED)
+    return f"# dims: {{{flow(name)}: {{min: {smallest}, max: {largest}}}}}   # narrower bounds than the program's"
 
 
-def _program_input(name: str, program: _Program) -> str:
-    tensor = _Tensor.model_validate(program.tensors[name])
-    dtype = _TORCH_DTYPES.get(tensor.dtype, "another type")
-    return f"  in  {flow(name)}: {dtype} {shape_text(tensor.sizes)}"
+def _program_input(name: str, tensor: _Tensor, shape: Sequence[int | str]) -> str:
+    return f"  in  {flow(name)}: {_TORCH_DTYPES.get(tensor.dtype, 'another type')} {shape_text(shape)}"
 
 
 def describe_script(path: Path, relative: str) -> ModelDescription:

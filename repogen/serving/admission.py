@@ -26,6 +26,7 @@ from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
 from repogen.files.paths import FOREIGN_LINK, foreign_link_in, real_path
+from repogen.files.resolve import ForeignLinkError
 from repogen.files.work_limit import WorkLimitError, raise_if_exceeded, work_limit
 from repogen.repository.ensembles import steps_reason
 from repogen.repository.layout import MODEL_FILES, requirements_in
@@ -90,6 +91,8 @@ def _read_refusals(model: Path) -> tuple[str, ...]:
     path = model / CONFIG_FILE
     try:
         config = parse_file(path, f"{model.name}/{CONFIG_FILE}") if os.path.lexists(path) else empty_config()
+    except ForeignLinkError as error:
+        return (str(error),)
     except OSError as error:
         return (f"{CONFIG_FILE} cannot be read: {error.strerror}",)
     if config.name not in {"", model.name}:

@@ -23,6 +23,7 @@ from repogen.smoke.inference import (
     NoResponseError,
     RefusedError,
     TensorMetadata,
+    add_output,
     from_wire,
 )
 
@@ -250,17 +251,17 @@ def _outputs(result: InferResult) -> Arrays:
         raise RefusedError(
             "INVALID_ANSWER", f"the response has {len(response.outputs)} outputs; at most {_MAX_OUTPUTS} are read"
         )
+    outputs: dict[str, Array] = {}
     try:
-        return {
-            output.name: _elements(output, content).reshape(tuple(output.shape))
-            for output, content in zip_longest(response.outputs, response.raw_output_contents)
-            if output is not None
-        }
+        for output, content in zip_longest(response.outputs, response.raw_output_contents):
+            if output is not None:
+                add_output(outputs, output.name, _elements(output, content), output.shape)
     except ValueError as error:
         raise RefusedError(
             "INVALID_ANSWER",
             f"the size of an output does not match its shape: {error} (a Python backend with NumPy 2?)",
         ) from error
+    return outputs
 
 
 def _elements(output: ModelInferResponse.InferOutputTensor, content: bytes | None) -> Array:

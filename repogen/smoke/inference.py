@@ -70,6 +70,19 @@ def from_wire(content: bytes, dtype: str) -> Array:
     return np.frombuffer(content, numpy_dtype)
 
 
+def add_output(outputs: dict[str, Array], name: str, elements: Array, shape: Sequence[int]) -> None:
+    """Add an output of a response to those before it, in its shape.
+
+    Raises:
+        ValueError: The shape has a negative dim, or is not that of the elements, or the response has the output twice.
+    """
+    if name in outputs:
+        raise ValueError(f"output {name!r:.60} is in the response twice")
+    if any(dim < 0 for dim in shape):  # NumPy would derive a dim of -1
+        raise ValueError(f"output {name!r:.60} has a negative dim")
+    outputs[name] = elements.reshape(tuple(shape))
+
+
 def _strings(content: bytes) -> list[bytes]:
     strings, end, size = [], 0, len(content)
     while end < size:

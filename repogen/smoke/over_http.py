@@ -21,7 +21,7 @@ from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving.connection import excerpt
 from repogen.serving.process import UnixConnection
 from repogen.smoke.deployed_model import DeployedModel
-from repogen.smoke.inference import NoResponseError, RefusedError, from_wire
+from repogen.smoke.inference import NoResponseError, RefusedError, add_output, from_wire
 from repogen.smoke.sequence_checks import check_golden_sequences
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def decode_response(content: bytes, header_length: str | None) -> Arrays:
         arrays, start = dict[str, "Array"](), length
         for output in outputs:
             stop = start + _size(output["parameters"]["binary_data_size"])
-            arrays[str(output["name"])] = from_wire(content[start:stop], output["datatype"]).reshape(output["shape"])
+            add_output(arrays, str(output["name"]), from_wire(content[start:stop], output["datatype"]), output["shape"])
             start = stop
     except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         raise RefusedError("INVALID_ANSWER", f"the response over HTTP cannot be read: {error}") from error

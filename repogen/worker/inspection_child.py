@@ -48,7 +48,7 @@ def _with_batch(
 
     The examples have one size, which does not show whether the axis is dynamic.
     """
-    from repogen.source.common.inputs import BATCH  # noqa: PLC0415 - after `load_source`, whose errors are reported
+    from repogen.source.common.dim_names import BATCH  # noqa: PLC0415 - after `load_source`, whose errors are reported
 
     inputs, examples = source.signature.inputs, job.model.examples
     sizes = {tensor.shape[0] if tensor.shape else None for tensor in inputs}

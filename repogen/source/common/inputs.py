@@ -12,6 +12,7 @@ from repogen.artifacts.tensors import DTYPES, Arrays, Dim, Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.call import Call, named_call
 from repogen.source.common.callables import import_callable
+from repogen.source.common.dim_names import BATCH
 from repogen.source.common.examples import (
     CalledExamples,
     DrawnExamples,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from repogen.spec.models import DimSpec, ModelSpec
 
 
-BATCH = "batch"
 DEFAULT_BATCH = DimRange(min=1, max=32, example=2)
 """The bounds of a batch that the spec does not declare."""
 _EXAMPLE = 16

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.artifacts.tensors import TensorSpec
-from repogen.source.common.inputs import BATCH
+from repogen.source.common.dim_names import BATCH
 from repogen.source.huggingface.inputs import ModalityInputs, normal_noise, precision
 from repogen.spec.models import DimSpec
 

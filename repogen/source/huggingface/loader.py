@@ -13,7 +13,8 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, user_error
-from repogen.source.common.inputs import BATCH, find_inputs
+from repogen.source.common.dim_names import BATCH
+from repogen.source.common.inputs import find_inputs
 from repogen.source.huggingface.audio import SAMPLES, SPECTROGRAM, audio_inputs
 from repogen.source.huggingface.checkpoint import CONFIG
 from repogen.source.huggingface.configuration import read_config

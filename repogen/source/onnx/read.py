@@ -12,7 +12,7 @@ from repogen.files.content import ContentError
 from repogen.files.paths import real_path
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
 from repogen.onnx_graph.facts import hint_for, parse_model
-from repogen.onnx_graph.normalize import is_unnamed
+from repogen.source.common.dim_names import dim_symbol
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
 if TYPE_CHECKING:
@@ -137,9 +137,7 @@ def _dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> GraphDim
             "export the model again with that axis dynamic: a dim_param, not a dim_value of 0",
             code="source.onnx-type",
         )
-    # A dim without a name is separate from all others, except on axis 0: the batch, which all inputs share.
-    unnamed = is_unnamed(dim.dim_param)
-    return Limits(("?" if axis == 0 else f"?{name}:{axis}") if unnamed else dim.dim_param)
+    return Limits(dim_symbol(name, axis, dim.dim_param))
 
 
 def _dtype(value: onnx.ValueInfoProto, side: str, alternative: str) -> str:

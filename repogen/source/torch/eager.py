@@ -12,7 +12,7 @@ from repogen.artifacts.source import Eager, SourceModel
 from repogen.artifacts.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
 from repogen.errors import RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
-from repogen.source.common.inputs import BATCH
+from repogen.source.common.dim_names import BATCH
 from repogen.source.torch.flat import FlatModule, choose_outputs, dtype_name, tensors_among
 from repogen.source.torch.probe import probe
 

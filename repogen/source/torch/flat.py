@@ -126,7 +126,7 @@ def tensors_among(
         name, leaf = (requested_leaves or others)[0]
         choice = f", or select tensors by name: outputs: [{', '.join(tensor_names)}]" if tensor_names else ""
         raise SourceError(
-            f"output {name!r} is a {type(leaf).__name__}, which an ONNX graph cannot return",
+            f"output {name!r} is of type {type(leaf).__name__}, which an ONNX graph cannot return",
             f"return tensors, or tuples, lists and dicts of them{choice}",
             code="source.output-type",
         )

@@ -217,8 +217,8 @@ def probe(
         _check_no_first_call_state(harness, initial, once)
         raise ParityError(
             "the PyTorch model returns different outputs for the same inputs",
-            "it is not deterministic: look for numpy.random, random, the current time, or state that forward keeps "
-            "outside of Python objects",
+            "it is not deterministic: look for numpy.random, random, the current time, or state in an installed "
+            "package or an extension",
             code="parity.non-deterministic",
         )
     other = _check_no_early_state(harness, others, initial, once)

@@ -119,8 +119,16 @@ def _complete_warmups(message: Message, triton: TritonSpec, facts: ModelFacts) -
     views |= {tensor.name: graph_view(tensor, facts) for tensor in facts.signature.inputs if tensor.name in controls}
     if problem := excessive_warmups(len(triton.model_warmup), [len(view.dims) for view in views.values()]):
         raise ConfigError(problem, "remove warmups", code="config.warmup", where=facts.where("model_warmup"))
+    dims = dict.fromkeys(dim for tensor in facts.signature.inputs for dim in tensor.shape if isinstance(dim, str))
     for index, warmup in enumerate(triton.model_warmup):
         where = facts.where(f"model_warmup[{index}]")
+        if unknown := next((dim for dim in warmup.sizes if dim not in dims), None):
+            raise ConfigError(
+                f"warmup {warmup.name!r} has a size for {unknown!r}, which is not a dynamic dim of an input",
+                f"the dynamic dims are {', '.join(dims) or 'none'}",
+                code="config.warmup",
+                where=where,
+            )
         for tensor in facts.signature.inputs:
             if tensor.name not in views:
                 continue

@@ -90,7 +90,7 @@ def _flag_findings(path: str, subject: str, control: ModelSequenceBatching.Contr
         message = f"{subject} has values for false and true of several types"
         yield Finding("RG120", "error", message, "keep one pair", f"{path}.{pairs[1]}")
     elif (length := len(getattr(control, pairs[0]))) != _PAIR_LENGTH:
-        message = f"{subject} has {length} values instead of 2, for false and true"
+        message = f"{subject} has {length} value{'' if length == 1 else 's'} instead of 2, for false and true"
         yield Finding("RG120", "error", message, hint, f"{path}.{pairs[0]}")
     elif control.data_type:
         message = f"{subject} has a data_type, which its values for false and true already determine"

@@ -45,6 +45,7 @@ from repogen.repository.inventory import read_model
 from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import manifest_to_json, read_manifest
 from repogen.serving.environment import without_secrets
+from tests.support.keys import write_keys
 from tests.support.published import Publisher
 from tests.support.scaled_models import Scaled, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
@@ -63,17 +64,6 @@ RUN = BuildRun("urn:repogen:local", "", "2026-01-01T00:00:00Z", "2026-01-01T00:0
 def publisher(tmp_path: Path) -> Publisher:
     """Return what publishes into a repository that does not exist yet."""
     return Publisher(tmp_path / "place" / "repo")
-
-
-def write_keys(directory: Path, name: str = "key", password: bytes | None = None) -> tuple[SigningKey, TrustedSigner]:
-    """Write a new key pair, and return both halves."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    encryption = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
-    private, public = directory / f"{name}.pem", directory / f"{name}.pub"
-    pem = serialization.Encoding.PEM
-    private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption))
-    public.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
-    return SigningKey(private), TrustedSigner(public_key=public)
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

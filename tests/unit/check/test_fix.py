@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,9 +257,11 @@ def test_repository_behind_a_link_of_another_user(repository: Path, tmp_path: Pa
     (repository / "m" / "config.pbtxt").write_text(before)
     (tmp_path / "link").symlink_to(repository)
     os.chown(tmp_path / "link", 65534, -1, follow_symlinks=False)
-    report = fix_all(tmp_path / "link")
+    report = fix_all(repository)
+    assert report.files
+    assert fix_all(tmp_path / "link").files == ()
     with pytest.raises(PublishError, match="link is a symlink of another user"):
-        write(report.files)
+        write([replace(file, path=tmp_path / "link" / "m" / "config.pbtxt") for file in report.files])
     assert (repository / "m" / "config.pbtxt").read_text() == before
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.files import content, inside, open_inside, read_inside
+from repogen.files import inside, open_inside, read_inside
 from repogen.files.paths import real_path
+from repogen.files.resolve import open_file
 from tests.support.swapping import swap_when_opened
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def secret(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / directory).mkdir(parents=True)
         (tmp_path / directory / "a").write_text(directory)
     if request.param == "no proc":
-        monkeypatch.setattr(content, "_DESCRIPTORS", tmp_path / "missing")
+        monkeypatch.setattr("repogen.files.content._DESCRIPTORS", tmp_path / "missing")
     return tmp_path / "secret"
 
 
@@ -77,14 +78,14 @@ def test_link_that_is_there_only_while_the_file_is_opened(
     secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name leads to the right file before and after."""
-    path, original = tmp_path / "root" / "sub" / "a", os.open
+    path, original = tmp_path / "root" / "sub" / "a", open_file
 
     def exchanged(opened: str, *args: int) -> int:
         if os.fspath(opened) != str(path):
             return original(opened, *args)
-        return original(secret / "a", *args)
+        return original(str(secret / "a"), *args)
 
-    monkeypatch.setattr(os, "open", exchanged)
+    monkeypatch.setattr("repogen.files.content.open_file", exchanged)
     with pytest.raises(OSError, match=r"leads out of|was replaced while it was opened"):
         open_inside(path, tmp_path / "root")
 

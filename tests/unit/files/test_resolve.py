@@ -11,7 +11,9 @@ import pytest
 
 import repogen
 from repogen.errors import RepogenError, SpecError
+from repogen.files import read_bytes
 from repogen.files.resolve import ForeignLinkError, directory_to_write, resolved
+from repogen.repository.filesystem import opened_directory
 from repogen.repository.workspace import preflight
 from repogen.scaffold.files import scaffold
 
@@ -168,3 +170,66 @@ def test_nothing_is_left_if_init_fails(tmp_path: Path, monkeypatch: pytest.Monke
         scaffold(directory, force=False)
     assert (other / "models.py").read_text(encoding="utf-8") == "mine"
     assert not list((tmp_path / "moved").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_allowed"),
+    [
+        ("private/file", True),
+        ("own-link/file", True),
+        ("theirs/file", True),
+        ("file-link", False),
+        ("link/file", False),
+        ("link/../private/file", False),
+        ("own-link-to-link/file", False),
+        ("theirs/inner/file", False),
+    ],
+)
+def test_file_behind_a_link(tmp_path: Path, private: Path, path: str, *, is_allowed: bool) -> None:
+    """A file is opened only if no link of another user leads to what that user does not own."""
+    (private / "file").write_text("content", encoding="utf-8")
+    (tmp_path / "their-directory").mkdir()
+    (tmp_path / "their-directory" / "file").write_text("content", encoding="utf-8")
+    os.chown(tmp_path / "their-directory", OTHER_USER, -1)
+    link(tmp_path / "own-link", "private", owner=0)
+    link(tmp_path / "theirs", "their-directory")
+    link(tmp_path / "their-directory" / "inner", "../private")
+    link(tmp_path / "file-link", "private/file")
+    link(tmp_path / "link", "private")
+    link(tmp_path / "own-link-to-link", "link", owner=0)
+    if is_allowed:
+        assert read_bytes(tmp_path / path) == b"content"
+        return
+    with pytest.raises(PermissionError, match="is a symlink of another user"):
+        read_bytes(tmp_path / path)
+
+
+def test_file_in_an_open_directory(tmp_path: Path, private: Path) -> None:
+    """It is that of the directory that was opened, wherever this directory was moved to."""
+    (private / "file").write_text("content", encoding="utf-8")
+    with opened_directory(private) as opened:
+        private.rename(tmp_path / "moved")
+        link(private, str(tmp_path))
+        assert read_bytes(opened / "file") == b"content"
+
+
+@pytest.mark.parametrize("lacks", ["O_PATH", "/proc"])
+def test_file_on_another_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
+    """Files are opened by their names."""
+    (tmp_path / "file").write_text("content", encoding="utf-8")
+    if lacks == "O_PATH":
+        monkeypatch.delattr(os, "O_PATH")
+    else:
+        is_directory = os.path.isdir
+        monkeypatch.setattr(os.path, "isdir", lambda path: path != "/proc/self/fd" and is_directory(path))
+    assert read_bytes(tmp_path / "file") == b"content"
+
+
+@pytest.mark.parametrize("path", ["missing", "file/missing", "loop"])
+def test_error_of_a_file(tmp_path: Path, path: str) -> None:
+    """It names the path that was passed, and is that of the operating system."""
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match=str(tmp_path / path)) as caught:
+        read_bytes(tmp_path / path)
+    assert caught.value.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ExportError
-from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, describe, normalize
+from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, describe, name_dims, normalize
 from repogen.onnx_graph.session import run as run_session
 from repogen.targets import targets
 
@@ -60,6 +60,26 @@ def run(artifact: OnnxArtifact, **inputs: Array) -> dict[str, Array]:
     names = [output.name for output in artifact.signature.outputs]
     session = onnxruntime.InferenceSession(artifact.path, providers=["CPUExecutionProvider"])
     return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def test_dims_get_the_names_of_the_signature() -> None:
+    """Torch generates symbols for the dims of a program; a symbol with two names is ambiguous, and stays."""
+    graph = model([helper.make_node("Add", ["x", "z"], ["y"])], ["x", "z"])
+    shapes = {"x": ["s7", "s9"], "z": ["s7", "s8"], "y": ["s7", "s9 + 1"]}
+    for value in (*graph.graph.inputs, *graph.graph.outputs):
+        value.shape = ir.Shape(shapes[str(value.name)])
+    specs = (TensorSpec("z", "float32", ("batch", "z_axis1")), TensorSpec("x", "float32", ("batch", "rows")))
+    name_dims(graph, Signature(specs, ()))
+    named = {
+        value.name: [str(dim) for dim in value.shape or ()] for value in (*graph.graph.inputs, *graph.graph.outputs)
+    }
+    assert named == {"x": ["batch", "rows"], "z": ["batch", "z_axis1"], "y": ["batch", "s9 + 1"]}
+    other = Signature(
+        (TensorSpec("x", "float32", ("batch", "rows")), TensorSpec("z", "float32", ("rows", "batch"))), ()
+    )
+    graph.graph.inputs[1].shape = ir.Shape(["batch", "other"])
+    name_dims(graph, other)
+    assert [str(dim) for dim in graph.graph.inputs[1].shape or ()] == ["batch", "batch"]
 
 
 ONES = np.ones((2, 3), np.float32)

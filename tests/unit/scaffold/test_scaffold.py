@@ -243,10 +243,21 @@ def test_from_a_program(here: Path) -> None:
         archive.writestr("net/models/model.json", json.dumps(document))
     text, model = from_model("net.pt2")
     assert model == {"source": {"kind": "torch_export", "path": "net.pt2"}}
-    assert "#   in  x: float32 [s7, 4]\n" in text
-    assert "#   s7 is 1 to 16\n" in text
+    assert "#   in  x: float32 [batch, 4]\n" in text
+    assert "#   batch is 1 to 16\n" in text
     assert "# dims: {batch: {min: 1, max: 16}}   # narrower bounds" in text
     assert "#   s8 is 1 or more\n" in text
+
+
+def test_dims_of_a_graph_without_names(here: Path) -> None:
+    """They have the names that a build gives them, so that the proposed lines work."""
+    a, b = (graphs.value(name, [dim, None]) for name, dim in (("a", "unk__1"), ("b", "unk__2")))
+    onnx.save(
+        graphs.model([onnx.helper.make_node("Add", ["a", "b"], ["y"])], [a, b], [graphs.value("y", ["N", "M"])]),
+        here / "m.onnx",
+    )
+    text, _ = from_model("m.onnx")
+    assert "# dims: {batch: {min: 1, max: 32}}" in text
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,12 @@ def test_float32_is_unchanged(echo: tuple[Echo, GrpcClient]) -> None:
     assert np.array_equal(received, VALUES)
 
 
+def test_output_that_is_there_twice(echo: tuple[Echo, GrpcClient]) -> None:
+    """Only one of them could be compared."""
+    with pytest.raises(RefusedError, match="twice"):
+        echo[1].infer("m", 1, [WireTensor("x", "FP32", VALUES)] * 2)
+
+
 def test_version_in_the_index(echo: tuple[Echo, GrpcClient]) -> None:
     """A server that does not follow the protocol is reported, and repogen does not crash."""
     service, client = echo

@@ -116,6 +116,18 @@ def test_outputs_with_the_same_bytes_are_rejected() -> None:
         decode_response(header + bytes(8), str(len(header)))
 
 
+@pytest.mark.parametrize(("name", "shape"), [("x", [2]), ("y", [-1])], ids=["name", "shape"])
+def test_output_that_is_ambiguous_is_rejected(name: str, shape: list[int]) -> None:
+    """An output that is there twice, and a dim of -1, which NumPy would derive."""
+    outputs = [
+        {"name": each, "datatype": "INT32", "shape": dims, "parameters": {"binary_data_size": 8}}
+        for each, dims in (("x", [2]), (name, shape))
+    ]
+    header = json.dumps({"outputs": outputs}).encode()
+    with pytest.raises(RefusedError, match=r"twice|negative"):
+        decode_response(header + bytes(16), str(len(header)))
+
+
 def test_strings_with_wrong_lengths_are_rejected() -> None:
     """The length of a string is more than what follows it."""
     output = {"name": "y", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}

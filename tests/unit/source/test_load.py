@@ -353,7 +353,7 @@ def test_outputs_are_renamed_in_order(load: Load) -> None:
         ("{'x': x + 1}", {}, "source.shared-name", "an output 'x'"),
         ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "the model returns outputs with the same name: a_b, shape"),
         ("'text'", {}, "source.outputs", "returns no tensor"),
-        ("(x + 1, object())", {}, "source.output-type", "is a object"),
+        ("(x + 1, object())", {}, "source.output-type", "is of type object"),
         ("x.to(torch.complex64)", {}, "source.output-dtype", "is complex64"),
     ],
 )

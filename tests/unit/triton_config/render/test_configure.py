@@ -624,6 +624,13 @@ def test_warmup_needs_a_size_for_each_dynamic_dim() -> None:
         configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{}]}))
 
 
+def test_warmup_with_a_size_for_an_unknown_dim() -> None:
+    """It may be misspelled: the warmup would have another size."""
+    with pytest.raises(ConfigError, match="has a size for 'sequences', which is not a dynamic dim") as caught:
+        configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{"sizes": {"sequence": 7, "sequences": 9}}]}))
+    assert caught.value.hint.startswith("the dynamic dims are batch, sequence")
+
+
 @pytest.mark.parametrize(("groups", "kind"), [((), "KIND_GPU"), ((InstanceGroupSpec(count=2),), "KIND_CPU")])
 def test_target_with_gpus_sets_the_default_instance_group(groups: tuple[InstanceGroupSpec, ...], kind: str) -> None:
     """One instance per GPU, unless the spec sets instance_group."""
