@@ -124,10 +124,12 @@ def _github_steps(*, matrix: bool) -> Iterator[str]:
         else "the variable MLFLOW_TRACKING_URI and its secrets, and reviewers of the environment production"
     )
     yield f"on GitHub: commit the files; in the settings, add {settings}"
-    yield (
-        f"the workflow needs the tag v{__version__} of {ACTION}; until it exists, install repogen and run `repogen "
-        "build` in a step of your own workflow"
+    alternative = (
+        "replace it with the SHA of a commit"
+        if matrix
+        else "install repogen and run `repogen build` in a step of your own workflow"
     )
+    yield f"the workflow needs the tag v{__version__} of {ACTION}; until it exists, {alternative}"
 
 
 def _remarks(spec: SpecDescription) -> Iterator[str]:

@@ -239,6 +239,9 @@ def _describe(existing: _Existing) -> ModelDescription:
     file = model_file(existing.version_dir, config)
     if is_onnx(config) and file is not None and file.suffix == ".onnx":
         return _onnx(existing, file)
+    if is_onnx(config):
+        name = config.default_model_filename or "model.onnx"
+        raise _unsupported(f"{name!r:.80} is not an .onnx file in the directory of the served version")
     kind = f"backend {config.backend}" if config.backend else f"platform {config.platform or 'unknown'}"
     raise _unsupported(f"{kind} is not supported")
 

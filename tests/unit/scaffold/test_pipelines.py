@@ -128,6 +128,7 @@ def test_command_prints_what_the_workflow_needs(tmp_path: Path, options: list[st
     assert len(steps) == (0 if variable is None else 2)
     if variable is not None:
         assert steps[0].startswith("on GitHub: commit the files;")
+        assert steps[1].endswith("the SHA of a commit" if "--matrix" in options else "a step of your own workflow")
         assert f"the variable {variable}" in steps[0]
         assert f"the tag v{__version__} of triton-repogen/repogen" in steps[1]
 

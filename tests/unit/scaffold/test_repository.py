@@ -349,7 +349,8 @@ def test_decoupled_models_are_omitted(repository: Path) -> None:
 
 def test_unsupported_models(repository: Path) -> None:
     """They are named with the reason; the others are described."""
-    for name, config in (("trt", 'backend: "tensorrt"'), ("broken", "what"), ("a b", "")):
+    other_file = 'backend: "onnxruntime" default_model_filename: "/etc/passwd"'
+    for name, config in (("trt", 'backend: "tensorrt"'), ("broken", "what"), ("a b", ""), ("o", other_file)):
         (repository / name / "1").mkdir(parents=True)
         (repository / name / "1" / "model.plan").touch()
         (repository / name / "config.pbtxt").write_text(config)
@@ -358,10 +359,11 @@ def test_unsupported_models(repository: Path) -> None:
     assert [model.name for model in description.models] == ["p"]
     reasons = dict(line.split(": ", 1) for line in description.omitted)
     assert reasons["trt"] == "backend tensorrt is not supported"
+    assert reasons["o"] == "'/etc/passwd' is not an .onnx file in the directory of the served version"
     assert "Git LFS pointer" in reasons["m"]
     assert "cannot be the name of a model" in reasons["a b"]
     assert reasons["e"] == "its step m cannot be described"
-    assert set(reasons) == {"trt", "broken", "a b", "m", "e"}
+    assert set(reasons) == {"trt", "broken", "a b", "m", "e", "o"}
     with pytest.raises(SpecError, match="no model that a spec can describe: trt: backend tensorrt is not supported"):
         describe(str(repository / "trt"), repository.parent / "spec")
 
