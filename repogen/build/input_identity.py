@@ -54,7 +54,18 @@ class ObservedInputs:
         """
         folders = self.directories
         data = [path for path in used if any(_lexical(path).is_relative_to(folder) for folder in folders)]
-        for file in (*self.paths, *data):
+        self._require_same((*self.paths, *data), name)
+
+    def require_all_unreplaced(self, name: str) -> None:
+        """Require that all inputs are still the same, whichever of them were read.
+
+        Raises:
+            SourceError: One of them was replaced or changed.
+        """
+        self._require_same((*self.paths, *self.directories, *self.trust.files(self.directories)), name)
+
+    def _require_same(self, files: Iterable[Path], name: str) -> None:
+        for file in files:
             for path, identity in self.trust.replaceable(file):
                 if path not in self.identities or self.identities[path] != identity:
                     raise SourceError(

@@ -108,6 +108,10 @@ class ModelRun:
         self._results = [Notes((note,))]
         self._seconds = {}
 
+    def forget(self) -> None:
+        """Forget all results, because they may contain the content of files that the model must not read."""
+        self._results = []
+
     def record(self, result: object) -> None:
         """Record a result of something that is not a step."""
         self._results.append(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from repogen.build.model_run import Notes
 from repogen.build.packages import pack, pythons_to_pack
 from repogen.build.provenance import provenance
 from repogen.build.verified import load_verified, store_verified, worker_model
-from repogen.errors import PublishError
+from repogen.errors import PublishError, RepogenError, SourceError
 from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.repository.ensembles import neighbor_at, unfit_users
@@ -80,7 +81,8 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
     config = run.step("configure", _configure, session, name, built)
     run.record(Notes(config.notes))
     staged = run.step("stage", _stage, session, config, built, inputs, _pack(session, run))
-    observed.require_unreplaced(_used(session, built), name)
+    with _forgotten(run):
+        observed.require_unreplaced(_used(session, built), name)
     if session.triton is not None and staged.manifest.content_sha256 != tested:
         triton = run.step("server", session.triton.wait)
         smoke = run.step("smoke", smoke_staged, triton, staged)
@@ -132,6 +134,16 @@ def _used(session: BuildSession, built: BuiltModel) -> list[Path]:
     return [session.spec.root / file for file in built.imported.files]
 
 
+@contextmanager
+def _forgotten(run: ModelRun) -> Iterator[None]:
+    """Forget what was measured and reported if an input was replaced: it may be derived from a private file."""
+    try:
+        yield
+    except SourceError:
+        run.forget()
+        raise
+
+
 def _export(
     session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[str, str], observed: ObservedInputs
 ) -> tuple[BuiltModel, str]:
@@ -144,11 +156,17 @@ def _export(
     fetched = session.fetched
     if fetched is None and isinstance(model.source, MlflowSource):
         fetched = run.step("fetch", _fetch, session, name, model.source)
-    if session.executor is None:
-        built, tested = _work(session, run, threads, fetched), ""
-    else:
-        built, tested = build_elsewhere(session, session.executor, run, fetched)
-    observed.require_unreplaced(_used(session, built), name)
+    try:
+        if session.executor is None:
+            built, tested = _work(session, run, threads, fetched), ""
+        else:
+            built, tested = build_elsewhere(session, session.executor, run, fetched)
+    except RepogenError:  # its message may quote a private file that another user put in the place of an input
+        with _forgotten(run):
+            observed.require_all_unreplaced(name)
+        raise
+    with _forgotten(run):
+        observed.require_unreplaced(_used(session, built), name)
     if session.cache is not None:
         run.step("keep", store_verified, session.cache, session.spec, name, inputs, built, run.diagnostics)
     return built, tested

@@ -16,7 +16,7 @@ from repogen.build import steps
 from repogen.build.model_run import ModelRun
 from repogen.build.steps import publish_model, verify_model
 from repogen.build.tracking import TrackingSession
-from repogen.errors import ConfigError, ExportError, PublishError, SourceError, TrackingError
+from repogen.errors import ConfigError, ExportError, PublishError, RepogenError, SourceError, TrackingError
 from repogen.repository.hold import hold_text
 from repogen.repository.stage import stage_version
 from repogen.triton_config.render.template import render
@@ -174,6 +174,35 @@ def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: 
         verify_model(session, run_of(session), threads=3)
     (job,) = jobs
     assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == ("m", 3, True, session.staging)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_error_of_a_worker_that_read_a_replaced_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_replaced: bool
+) -> None:
+    """Its message and its notes may quote a private file; the report is stored where others can read it."""
+    weights = tmp_path / "shared" / "w.safetensors"
+    weights.parent.mkdir()
+    weights.touch()
+    spec = write_spec(tmp_path, m=PLAIN.replace("build}", "build, weights: shared/w.safetensors}"))
+    weights.parent.chmod(0o777)
+
+    def run_worker(*_: object) -> Outcome:
+        if is_replaced:
+            weights.rename(weights.with_name("moved"))
+            weights.with_name("moved").rename(weights)
+        error = SourceError("could not convert string 'SECRET'", code="source.user-code")
+        return Outcome(BuildDiagnostics(notes=("SECRET",)), error)
+
+    monkeypatch.setattr(steps, "run_worker", run_worker)
+    session = session_of(spec, tmp_path / "stage")
+    session.private_repository.mkdir(parents=True)
+    run = run_of(session)
+    with pytest.raises(RepogenError) as caught:
+        verify_model(session, run, threads=1)
+    assert caught.value.code == ("source.replaced" if is_replaced else "source.user-code")
+    report = run.report(Status.FAILED, caught.value.record)
+    assert ("SECRET" in str(report)) is not is_replaced
 
 
 @pytest.mark.parametrize("step", ["run_worker", "stage_version"])
