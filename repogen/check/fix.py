@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.check.checker import CheckReport, check
 from repogen.errors import PublishError
-from repogen.files import is_file, open_regular, read_bytes
-from repogen.files.content import read_stream
+from repogen.files import is_file, open_regular, raise_if_exhausted, read_bytes
+from repogen.files.content import ContentError, read_stream
 from repogen.files.resolve import directory_to_write
 from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.filesystem import opened_directory
@@ -126,8 +126,9 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
         changed = False
         for path, findings in _fixable(report.findings, unsafe=unsafe).items():
             if path not in before and path not in skipped:
-                skipped |= {path: reason} if (reason := _reason_to_skip(Path(path))) else {}
-                before |= {} if reason else {path: _read(Path(path))[0]}
+                reason, text = _correctable_text(Path(path))
+                skipped |= {path: reason} if reason else {}
+                before |= {} if reason else {path: text}
             if path in before:
                 text = texts.get(path, before[path])
                 texts[path], count = apply(text, findings)
@@ -152,13 +153,9 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
 
 
 def fixable(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that ``fix`` can correct, some of them only if unsafe; none in files that it does not change.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
+    """Return the findings that ``fix`` can correct, some only if unsafe; none in files that it does not change."""
     findings = [finding for finding in findings if finding.applicability is not None]
-    skipped = {path for path in {finding.path for finding in findings} if _reason_to_skip(Path(path))}
+    skipped = {path for path in {finding.path for finding in findings} if _correctable_text(Path(path))[0]}
     return tuple(finding for finding in findings if finding.path not in skipped)
 
 
@@ -224,8 +221,24 @@ def _fixable(findings: Iterable[Finding], *, unsafe: bool) -> dict[str, list[Fin
     return by_path
 
 
+def _correctable_text(path: Path) -> tuple[str, str]:
+    """Return why a config must not be corrected, or else its text."""
+    try:
+        skip = _reason_to_skip(path)
+        return skip, "" if skip else _read(path)[0]
+    except OSError as error:  # another user may replace it since it was checked
+        raise_if_exhausted(error)
+        return f"it cannot be read: {error.strerror}", ""
+    except ContentError as error:
+        return f"it {error}", ""
+
+
 def _reason_to_skip(path: Path) -> str:
-    """Return why a config must not be corrected; empty if it may be."""
+    """Return why a config must not be corrected; empty if it may be.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     if path.is_symlink() or path.parent.is_symlink():
         return "it is a symlink"
     version = latest_version(path.parent)
