@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--force",
     is_flag=True,
-    help="Overwrite the files that this command writes; if one of them is code, write nothing.",
+    help="Overwrite existing files, but not code that was edited: if there is such code, write nothing.",
 )
 @debug_option
 def init(  # noqa: PLR0913 - one parameter per option

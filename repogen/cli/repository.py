@@ -343,7 +343,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     "--against",
     type=REPOSITORY_OR_MODEL,
     metavar="DIR|URL",
-    help="Repository of version B (default: that of version A), or a registered version, models:/NAME@ALIAS.",
+    help="Repository of version B (default: that of version A); or models:/NAME@ALIAS, a registered version.",
 )
 @_spec_option
 @tracking_option
@@ -368,8 +368,8 @@ def diff(  # noqa: PLR0913 - one parameter per option
     Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
     is the newest version by default, and A the one before it. With --against DIR, A and B are in two repositories, and
     both are the newest version by default. With --against models:/NAME@ALIAS or models:/NAME/VERSION, that version is
-    downloaded from the MLflow registry and compared with version A of the repository or, without A, with the newest
-    version in the repository.
+    downloaded from the MLflow registry and is the first of the two. The second is version A of the repository, or its
+    newest version.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:

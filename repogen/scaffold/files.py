@@ -89,7 +89,7 @@ def scaffold(
         files |= {directory / MANIFESTS / name: manifest for name, manifest in _manifests(text).items()}
     if pipelines.requested:
         texts = pipeline_texts(_environment("pipelines", ("[[", "]]")), pipelines, SPEC)
-        files |= {directory / name: text for name, text in texts.items()}
+        files |= {path: text for name, text in texts.items() if not _is_same_code(path := directory / name, text)}
     _write(files, directory, force=force)
     return (*files, *(_ignore_outputs(directory) if directory / SPEC in files else ()))
 

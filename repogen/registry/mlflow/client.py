@@ -127,6 +127,11 @@ def connect(tracking: Tracking) -> Connection:
 
 
 def _client(tracking: Tracking) -> MlflowClient:
+    database = sqlite_file(tracking.uri)
+    if database is not None:
+        from repogen.registry.mlflow.database import pin  # noqa: PLC0415 - imports SQLAlchemy
+
+        pin(database)
     try:
         set_servers(tracking.uri, tracking.uri)
         client = MlflowClient(tracking.uri, tracking.uri)

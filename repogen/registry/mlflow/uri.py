@@ -12,6 +12,7 @@ from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
 from repogen.files import is_directory, is_foreign_in_public, is_like_tmp
 from repogen.files.paths import real_path
+from repogen.files.resolve import resolved
 from repogen.spec.tracking import URI_EXAMPLES, malformed_uri
 
 if TYPE_CHECKING:
@@ -122,11 +123,13 @@ def _require_own_database(uri: str, base: Path) -> None:
 
     Raises:
         SpecError: It is in a directory such as ``/tmp``, in which other users can create files, but not rename those of
-            others. Or its relative path leads to a file that another user created.
+            others. Or its relative path leads to a file that another user created. Or its path leads through a symlink
+            of another user, who does not own what it leads to.
     """
     path = sqlite_file(uri)
     if path is None:
         return
+    resolved(base / path)
     for directory in {(base / path).parent, real_path(base / path).parent}:
         if is_directory(directory) and is_like_tmp(directory):
             raise SpecError(

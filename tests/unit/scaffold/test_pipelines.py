@@ -109,8 +109,10 @@ def test_command_writes_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_existing_pipeline_is_not_taken_for_a_model(tmp_path: Path) -> None:
-    """It is code, which is never overwritten; the hint says what to do."""
-    for exit_code in (0, 2):
+    """It is code, which is never overwritten if it was edited; the hint says what to do."""
+    for exit_code in (0, 0, 2):
+        if exit_code:
+            (tmp_path / "repogen_pipeline.py").write_text("x = 1\n")
         result = CliRunner().invoke(main, ["init", str(tmp_path), "--kfp", "--force"])
         assert result.exit_code == exit_code, result.output
     assert "hint: move or delete repogen_pipeline.py, and run the command again" in result.output

@@ -208,6 +208,24 @@ def test_database_next_to_which_other_users_can_create_files(tmp_path: Path, uri
     assert caught.value.code == "working-directory.foreign"
 
 
+@pytest.mark.parametrize("path", ["link/private.db", "link/new.db", "file.db", "dangling.db", "own/private.db"])
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_database_behind_a_link_of_another_user(tmp_path: Path, path: str, *, is_absolute: bool) -> None:
+    """MLflow would write its tables into another database of this user, or create one."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "private.db").touch()
+    targets = {"link": "private", "file.db": "private/private.db", "dangling.db": "private/new.db", "own": "link"}
+    for name, target in targets.items():
+        (tmp_path / name).symlink_to(target)
+    uri = f"sqlite:///{tmp_path if is_absolute else '.'}/{path}"
+    tracking_of(None, uri, tmp_path)
+    for name in ("link", "file.db", "dangling.db"):
+        os.chown(tmp_path / name, 65534, -1, follow_symlinks=False)
+    with pytest.raises(SpecError, match="is a symlink of another user") as caught:
+        tracking_of(None, uri, tmp_path)
+    assert caught.value.code == "foreign-link"
+
+
 @pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-journal", "mlflow.db-wal", "mlartifacts"])
 def test_database_of_another_user(tmp_path: Path, name: str) -> None:
     """In a directory in which any user can create files, one is used only if the user passes its absolute path."""

@@ -1,0 +1,46 @@
+"""A sqlite database is opened only where its path led to before another user could replace a part of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from repogen.registry.mlflow.database import pin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("part", ["directory", "directory/tracking.db"])
+def test_link_that_replaces_a_part_of_the_path(tmp_path: Path, part: str) -> None:
+    """Nothing is written to the database that it leads to; another one of the same process is opened as usual."""
+    database, private = tmp_path / "directory" / "tracking.db", tmp_path / "private"
+    for path in (database.parent, private):
+        path.mkdir()
+    pin(str(database))
+    engine = create_engine(f"sqlite:///{database}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE a(x)"))
+    engine.dispose()
+    (tmp_path / part).rename(tmp_path / "moved")
+    (tmp_path / part).symlink_to(private if part == "directory" else private / "tracking.db")
+    with pytest.raises(PermissionError, match=r"leads to .*private/tracking\.db now"), engine.begin() as connection:
+        connection.execute(text("CREATE TABLE a(x)"))
+    assert (private / "tracking.db").stat().st_size == 0
+    with create_engine(f"sqlite:///{private}/tracking.db").begin() as connection:
+        connection.execute(text("CREATE TABLE a(x)"))
+
+
+def test_link_of_the_user(tmp_path: Path) -> None:
+    """It is followed, and may lead elsewhere for the next command."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for target in ("a", "b"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(target)
+        pin(str(tmp_path / "link" / "tracking.db"))
+        with create_engine(f"sqlite:///{tmp_path}/link/tracking.db").begin() as connection:
+            connection.execute(text("CREATE TABLE a(x)"))
+        assert (tmp_path / target / "tracking.db").exists()
