@@ -318,4 +318,5 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
     }.get(kind, f"{key} (recorded by another version of repogen)")
     if old is None:
         return f"{subject} is new"
-    return f"{subject} was removed" if is_removed else f"{subject} changed"
+    removed = "was removed, or cannot be read" if new == GONE else "was removed"
+    return f"{subject} {removed if is_removed else 'changed'}"
