@@ -11,6 +11,8 @@ from repogen.artifacts.file_names import MODEL_FILE
 from repogen.bench.jobs import TorchJob
 from repogen.bench.runner import Runner, start_onnxruntime, start_torch
 from repogen.errors import BenchError, RepogenError, SpecError
+from repogen.files import is_directory
+from repogen.files.replacement import trust_of
 from repogen.machine import available_processors
 from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from repogen.bench.inputs import BenchInputs
     from repogen.bench.jobs import RunnerEvent
     from repogen.bench.server import ServedModel
+    from repogen.files.replacement import Identity
     from repogen.spec.models import Spec
     from repogen.targets import Target
 
@@ -33,6 +36,9 @@ _NO_MODULE = {
     "ensemble": "it is an ensemble, whose steps can be measured one by one",
 }
 _LOAD_SECONDS = 600.0
+_REPLACED = BenchError(
+    "a file of the model changed while it was loaded, and another user can replace it", code="source.replaced"
+)
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,13 @@ class InProcess:
     versions: dict[str, str] = field(default_factory=dict)
     _runners: dict[Variant, Runner] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
+    _inputs: dict[str, Identity] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         """Start every variant that can run, and wait until all are warmed up."""
         with self._stack:
             files = self._input_files()
+            self._inputs = self._replaceable()
             for variant in ("eager", "compile", "onnxruntime"):
                 self._start(variant, files)
             for variant, runner in tuple(self._runners.items()):
@@ -104,7 +112,7 @@ class InProcess:
         try:
             return self._runners[variant].measure(batch, seconds)
         except RepogenError as error:
-            self._drop(variant, error)
+            self._drop(variant, _REPLACED if self._replaceable() != self._inputs else error)
             return None
 
     def memory_bytes(self) -> dict[str, int]:
@@ -121,12 +129,31 @@ class InProcess:
             self._drop(variant, error)
 
     def _wait(self, variant: Variant, runner: Runner) -> None:
+        result: RunnerEvent | RepogenError
         try:
-            event = runner.wait(self._load_seconds())
+            result = runner.wait(self._load_seconds())
         except RepogenError as error:
-            self._drop(variant, error)
+            result = error
+        if self._replaceable() != self._inputs:  # the result may quote a private file that a link led to
+            result = _REPLACED
+        if isinstance(result, RepogenError):
+            self._drop(variant, result)
         else:
-            self._record(variant, event)
+            self._record(variant, result)
+
+    def _replaceable(self) -> dict[str, Identity]:
+        """Return the files of the model's source that another user could replace."""
+        spec, name = self.subject.spec, self.subject.served.model.name
+        if spec is None or name not in spec.models:
+            return {}
+        source, trust = spec.models[name].source, trust_of(spec.root)
+        named = [getattr(source, key) for key in source.files]
+        paths = [spec.root / path for path in (*named, getattr(source, "model", None)) if isinstance(path, str)]
+        return {
+            entry: identity
+            for path in (*paths, *trust.files(filter(is_directory, paths)))
+            for entry, identity in trust.replaceable(path)
+        }
 
     def _record(self, variant: Variant, event: RunnerEvent) -> None:
         name = "onnxruntime (in process)" if variant == "onnxruntime" else "torch"
