@@ -148,7 +148,9 @@ def _template_syntax(text: str) -> Iterator[Finding]:
                 message = f"{match[0]} is template syntax that was not rendered"
                 hint = "render the template first" + ("; in a string it is used literally" if inside else "")
                 severity: Severity = "warning" if inside else "error"
-                yield Finding("RG004", severity, message, hint, line=number, column=match.start() + 1)
+                # without a string around it, the file cannot be parsed
+                column, security = match.start() + 1, not inside
+                yield Finding("RG004", severity, message, hint, line=number, column=column, security=security)
         line_start += len(line) + 1
 
 

@@ -246,7 +246,7 @@ def require_plain_directory(model: Path) -> None:
     for path in (model, model / CONFIG_FILE, *(model / directory for directory in DATA_DIRECTORIES)):
         if path.is_symlink():
             raise PublishError(
-                f"{path} is a symlink, and repogen does not write through links out of the repository",
+                f"{path} is a symlink, and repogen does not write through links",
                 "replace it with its target, or publish under another model name",
                 code="publish.symlink",
             )

@@ -107,7 +107,7 @@ def _require_no_link(version_dir: Path) -> None:
     for directory in (version_dir.parent, version_dir):
         if directory.is_symlink():
             raise PublishError(
-                f"{directory} is a symlink, and repogen does not write through links out of the repository",
+                f"{directory} is a symlink, and repogen does not write through links",
                 "sign the version in the repository that contains it",
                 code="publish.symlink",
             )

@@ -202,6 +202,15 @@ def test_template_syntax_after_a_string_with_a_number_sign(repository: Path) -> 
     assert findings == [("warning", 27), ("error", 33)]
 
 
+def test_comment_does_not_hide_a_file_that_cannot_be_parsed(repository: Path) -> None:
+    """What is after the template syntax is not checked; in a string, the file is parsed."""
+    comment = "  # repogen: ignore[RG004]\n# repogen: ignore-file[RG0]\n"
+    rewritten(repository, CONFIG.replace("8", f"${{BATCH}}{comment}"))
+    assert [code for code, _, _ in findings_in(repository)] == ["RG004"]
+    rewritten(repository, CONFIG + f'parameters {{ key: "k" value {{ string_value: "${{A}}" }} }}{comment}')
+    assert "RG004" not in [code for code, _, _ in findings_in(repository)]
+
+
 def test_long_name_of_a_field(repository: Path) -> None:
     """It would be in the path of each field below it: a config of 1 MB took more than 12 GB of memory."""
     for name in ("a" * 101, f'"{"a" * 101}"'):
