@@ -142,18 +142,14 @@ class InProcess:
             self._record(variant, result)
 
     def _replaceable(self) -> dict[str, Identity]:
-        """Return the files of the model's source that another user could replace."""
+        """Return the files of the model's source that another user could replace, with their identities."""
         spec, name = self.subject.spec, self.subject.served.model.name
         if spec is None or name not in spec.models:
             return {}
         source, trust = spec.models[name].source, trust_of(spec.root)
         named = [getattr(source, key) for key in source.files]
         paths = [spec.root / path for path in (*named, getattr(source, "model", None)) if isinstance(path, str)]
-        return {
-            entry: identity
-            for path in (*paths, *trust.files(filter(is_directory, paths)))
-            for entry, identity in trust.replaceable(path)
-        }
+        return trust.identities((*paths, *trust.files(filter(is_directory, paths))))
 
     def _record(self, variant: Variant, event: RunnerEvent) -> None:
         name = "onnxruntime (in process)" if variant == "onnxruntime" else "torch"

@@ -98,9 +98,7 @@ def observe(spec: Spec, names: Sequence[str], repository: Path) -> ObservedInput
         elif isinstance(source, OnnxSource):  # its external data
             directories.append((spec.root / source.path).parent)
     trust = trust_of(spec.root, repository)
-    identities: dict[str, Identity] = {}
-    for file in (*paths, *directories, *trust.files(directories)):
-        identities |= trust.replaceable(file)
+    identities = trust.identities((*paths, *directories, *trust.files(directories)))
     _require_same_places(spec, names, (*paths, *directories))
     return ObservedInputs(tuple(paths), tuple(map(_lexical, directories)), identities, trust)
 

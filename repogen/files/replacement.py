@@ -49,6 +49,10 @@ class Trust:
             if status is None and (directory.st_uid not in self.users or _is_shared(directory)):
                 yield entry, None
 
+    def identities(self, paths: Iterable[Path]) -> dict[str, Identity]:
+        """Return what is on the way to files, and could be replaced by another user, with its identity."""
+        return {entry: identity for path in paths for entry, identity in self.replaceable(path)}
+
     def files(self, directories: Iterable[Path]) -> Iterator[Path]:
         """Yield at most 10,000 files of directories; those below one only if other users can change it."""
         return islice(self._files(directories), _MAX_FILES)

@@ -112,7 +112,7 @@ class _Walk:
     """
 
     def __init__(self, path: Path) -> None:
-        """Start at the root directory, or at the one of ``/proc/self/fd``, which has no other name if it was moved."""
+        """Start at the root directory, or at a directory of ``/proc/self/fd``, which is open already."""
         self._names = _names(os.path.join("" if path.is_absolute() else os.getcwd(), path))  # noqa: PTH109, PTH118 - links are kept
         self.descriptor = os.open("/", os.O_PATH | os.O_CLOEXEC)
         self.path = "/"

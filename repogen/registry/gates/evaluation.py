@@ -136,12 +136,12 @@ def _unreplaced(data: Path | None, root: Path) -> Iterator[None]:
         yield
         return
     trust = trust_of(root)
-    before = dict(trust.replaceable(data))
+    before = trust.identities([data])
     require_no_foreign_link(data)
     try:
         yield
     finally:
-        if dict(trust.replaceable(data)) != before:
+        if trust.identities([data]) != before:
             raise SpecError(
                 f"{data} changed while it was read, and another user can replace it",
                 "promote again; if other users change files there often, copy the file to a directory of yours",

@@ -43,5 +43,5 @@ def _connect(dialect: Dialect, _record: object, arguments: list[Any], options: d
     opened = connection.cursor().execute("PRAGMA database_list").fetchone()[2]
     if opened != place:
         connection.close()
-        raise OSError(errno.EPERM, f"leads to {opened} now, and to {place} before", arguments[0])
+        raise OSError(errno.EPERM, f"now leads to {opened}, and led to {place} before", arguments[0])
     return connection
