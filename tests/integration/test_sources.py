@@ -141,6 +141,8 @@ def test_file_sources_are_built_and_served(project: Project) -> None:
         "script": ("published", "torchscript", 20, 8),
     }, reports
     assert all(check["passed"] for report in reports.values() for check in report["smoke"]["checks"])
+    shapes = [tensor["shape"][0] for side in ("inputs", "outputs") for tensor in reports["program"][side]]
+    assert set(shapes) == {"batch"}  # not a symbol that torch generated
     again = built(project)
     assert {report["status"] for report in again.values()} == {"unchanged"}
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, text
 
+from repogen.artifacts.tracking import Tracking
+from repogen.registry.mlflow.client import connect
 from repogen.registry.mlflow.database import pin
 
 if TYPE_CHECKING:
@@ -34,6 +36,18 @@ def test_link_that_replaces_a_part_of_the_path(tmp_path: Path, part: str) -> Non
     assert (private / "tracking.db").stat().st_size == 0
     with create_engine(f"sqlite:///{private}/tracking.db").begin() as connection:
         connection.execute(text("CREATE TABLE a(x)"))
+
+
+def test_mlflow_opens_only_that_place(tmp_path: Path) -> None:
+    """What pins it is the connection to MLflow."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "private").mkdir()
+    uri = f"sqlite:///{tmp_path}/directory/tracking.db"
+    connect(Tracking(uri, "repogen", register=True, root=tmp_path))
+    (tmp_path / "directory").rename(tmp_path / "moved")
+    (tmp_path / "directory").symlink_to("private")
+    with pytest.raises(PermissionError, match="now leads to"), create_engine(uri).connect():
+        pass
 
 
 def test_link_of_the_user(tmp_path: Path) -> None:
