@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.api.working_directory import own_default
+from repogen.api.spec import spec_of
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.errors import SpecError
 from repogen.files import is_inside
-from repogen.spec.load import load_spec
-from repogen.spec.models import Spec
 from repogen.stores.open import run
 from repogen.stores.selection import served
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import Credentials
+    from repogen.spec.models import Spec
 
 
 def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
@@ -73,7 +72,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
     from repogen.bench.bench import BenchRequest  # noqa: PLC0415 - imports gRPC, which --help does not need
     from repogen.bench.bench import bench as measure  # noqa: PLC0415 - the same
 
-    loaded_spec = spec if spec is None or isinstance(spec, Spec) else load_spec(Path(own_default(spec)))
+    loaded_spec = None if spec is None else spec_of(spec)
     directory = repository if repository is not None or loaded_spec is None else loaded_spec.repository
     if directory is None:
         raise SpecError("neither a spec nor a repository was given", "pass --repository", code="bench.nothing")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from repogen.api.working_directory import own_default
+from repogen.api.spec import spec_of
 from repogen.artifacts.plan import Shard
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
@@ -15,8 +15,6 @@ from repogen.build.dependencies import step_versions
 from repogen.build.plan import BuildOptions
 from repogen.build.plan_file import read_plan
 from repogen.files.url import RepositoryUrl, location
-from repogen.spec.load import load_spec
-from repogen.spec.models import Spec
 from repogen.stores.open import open_url
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import Credentials
+    from repogen.spec.models import Spec
 
 
 def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
@@ -99,7 +98,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
             argument is wrong, such as ``server``, or the signing key cannot be read.
         repogen.errors.RepogenError: Nothing could be built: no server, an unwritable repository, MLflow is down.
     """
-    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(own_default(spec)), target)
+    loaded_spec = spec_of(spec, target)
     options = BuildOptions(
         models=tuple(models),
         repository=None if repository is None else location(repository),

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.api.working_directory import own_default
+from repogen.api.spec import spec_of
 from repogen.artifacts.progress import Silent
 from repogen.build.dependencies import step_versions
 from repogen.build.plan import BuildOptions
 from repogen.errors import SpecError
 from repogen.files.url import RepositoryUrl, location
-from repogen.spec.load import load_spec
-from repogen.spec.models import Spec
 from repogen.stores.open import open_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from repogen.artifacts.plan import PlanReport
     from repogen.artifacts.progress import Progress
+    from repogen.spec.models import Spec
 
 _MAX_SHARDS = 1000
 
@@ -66,7 +65,7 @@ def plan(  # noqa: PLR0913 - one parameter per option of `repogen plan`
     """
     from repogen.build.preview import preview  # noqa: PLC0415 - --help does not need it
 
-    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(own_default(spec)), target)
+    loaded_spec = spec_of(spec, target)
     if shards is not None and not 1 <= shards <= _MAX_SHARDS:
         raise SpecError(f"{shards} is not a number of shards from 1 to {_MAX_SHARDS}", code="plan.shard")
     options = BuildOptions(

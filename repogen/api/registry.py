@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.spec import spec_of
 from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
@@ -39,7 +40,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     *,
     alias: str = "champion",
     gates: Sequence[str] = (),
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     spec_required: bool = True,
     server: str = "embedded",
     credentials: Credentials = NO_CREDENTIALS,
@@ -59,7 +60,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         version: Its version; the newest published one when None.
         alias: The alias to move.
         gates: Limits in the form of ``--gate``, such as ``latency.max_ratio=1.1`` or ``size=off``.
-        spec: A loaded spec, for the ``promotion:`` section of the model and the MLflow server.
+        spec: A spec file or a loaded spec, for the ``promotion:`` section of the model and the MLflow server.
         spec_required: Whether a spec without the model is an error.
         server: Triton server to measure on: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
         credentials: TLS and headers of a server at ``HOST:PORT``.
@@ -75,20 +76,21 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
             are not valid.
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
-    root = Path() if spec is None else spec.root
-    effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
-    other_names = () if spec is None or name in spec.models else tuple(spec.models)
+    loaded_spec = None if spec is None else spec_of(spec)
+    root = Path() if loaded_spec is None else loaded_spec.root
+    effective_gates = with_flags(declared_gates(loaded_spec, name, required=spec_required), gates)
+    other_names = () if loaded_spec is None or name in loaded_spec.models else tuple(loaded_spec.models)
     request = PromotionRequest(
         name, version, alias, effective_gates, root, server, dry_run, credentials, other_names=other_names
     )
-    return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
+    return promotion.promote(_open_registry(loaded_spec, tracking_uri), request, progress or Silent())
 
 
 def rollback_alias(
     name: str,
     *,
     alias: str = "champion",
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     dry_run: bool = False,
     tracking_uri: str | None = None,
 ) -> PromotionReport:
@@ -99,7 +101,7 @@ def rollback_alias(
     Args:
         name: The registered model.
         alias: The alias to move.
-        spec: A loaded spec that names the MLflow server.
+        spec: A spec file or a loaded spec, which names the MLflow server.
         dry_run: Move nothing.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
 
@@ -111,14 +113,14 @@ def rollback_alias(
 
 
 def history(
-    name: str, *, alias: str | None = None, spec: Spec | None = None, tracking_uri: str | None = None
+    name: str, *, alias: str | None = None, spec: Spec | Path | str | None = None, tracking_uri: str | None = None
 ) -> History:
     """Return which version each alias of a registered model pointed to, and when.
 
     Args:
         name: The registered model.
         alias: Only this alias; all when None.
-        spec: A loaded spec that names the MLflow server.
+        spec: A spec file or a loaded spec, which names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
 
     Raises:
@@ -135,7 +137,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     dry_run: bool = False,
     prune: bool = False,
     signer: TrustedSigner | None = None,
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
 ) -> SyncReport:
@@ -153,7 +155,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         dry_run: Change nothing.
         prune: Delete old versions that are no longer needed, see ``repogen.prune``, and models without the alias.
         signer: Whose signatures new versions must have; none are required when None.
-        spec: A loaded spec that names the MLflow server.
+        spec: A spec file or a loaded spec, which names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
 
@@ -166,19 +168,22 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         repogen.errors.TrackingError: The registry cannot be reached.
     """
     require_alias(alias)
+    loaded_spec = None if spec is None else spec_of(spec)
     options, events = SyncOptions(alias, tuple(models), dry_run, prune, signer), progress or Silent()
 
     def fetch(path: Path) -> list[Path]:
         # a version that is served again is read before; `run` calls this for a repository in a store only
         require_synced(path, alias)
-        planned = syncing.sync(_open_registry(spec, tracking_uri), path, replace(options, dry_run=True), Silent())
+        planned = syncing.sync(
+            _open_registry(loaded_spec, tracking_uri), path, replace(options, dry_run=True), Silent()
+        )
         changed = {version.model for version in planned.versions if version.action in CHANGES}
         archive = archive_dir(path)
         return [directory / name for directory in (path, archive) for name in changed]
 
     def action(path: Path) -> SyncReport:
         require_synced(path, alias)  # before mlflow is imported, which takes seconds
-        return syncing.sync(_open_registry(spec, tracking_uri), path, options, events)
+        return syncing.sync(_open_registry(loaded_spec, tracking_uri), path, options, events)
 
     return run(own_default(repository), action, fetch=fetch, writes=True, progress=events)
 
@@ -192,7 +197,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
     models: Sequence[str] = (),
     prune: bool = False,
     signer: TrustedSigner | None = None,
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
 ) -> Generator[Followed, None, None]:
@@ -215,7 +220,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
         models: Names of the models to look at; every registered one when empty.
         prune: As for ``sync``.
         signer: Whose signatures new versions must have; none are required when None.
-        spec: A loaded spec that names the MLflow server.
+        spec: A spec file or a loaded spec, which names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
 
@@ -230,13 +235,14 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
     from repogen.registry.webhook.signature import Verifier, secret_of  # noqa: PLC0415 - the same
 
     require_alias(alias)
+    loaded_spec = None if spec is None else spec_of(spec)
     with receiving(listen, Verifier(secret_of(os.environ)), alias) as receiver:
         while True:
             report, error = None, None
             try:
                 with machine_errors():
                     report = sync(
-                        repository, alias=alias, models=models, prune=prune, signer=signer, spec=spec,
+                        repository, alias=alias, models=models, prune=prune, signer=signer, spec=loaded_spec,
                         tracking_uri=tracking_uri, progress=progress,
                     )  # fmt: skip
             except RepogenError as failure:
@@ -245,7 +251,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
             receiver.wait(interval)
 
 
-def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
+def _open_registry(spec: Spec | Path | str | None, tracking_uri: str | None) -> ModelRegistry:
     from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - imports mlflow
 
-    return open_registry(tracking_of(spec, tracking_uri, Path()))
+    return open_registry(tracking_of(None if spec is None else spec_of(spec), tracking_uri, Path()))

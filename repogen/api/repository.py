@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.api.spec import spec_of
 from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.prune import PruneOptions
@@ -47,7 +48,7 @@ def versions(
     name: str | None = None,
     *,
     repository: Path | str = "model_repository",
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     tracking_uri: str | None = None,
 ) -> VersionsReport:
     """Return the versions of a repository, and which of them Triton serves, as ``repogen versions`` does.
@@ -60,7 +61,7 @@ def versions(
     Args:
         name: Only this model; all when None.
         repository: Any model repository.
-        spec: A loaded spec that names the MLflow server.
+        spec: A spec file or a loaded spec, which names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's. It is queried for the numbers
             and aliases of versions that were registered; if the server does not respond, a note says so.
 
@@ -137,7 +138,7 @@ def diff(  # noqa: PLR0913 - one parameter per option of `repogen diff`
     *,
     repository: Path | str = "model_repository",
     against: Path | str | None = None,
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     tracking_uri: str | None = None,
 ) -> DiffReport:
     """Compare two versions of a model, as ``repogen diff`` does.
@@ -155,7 +156,7 @@ def diff(  # noqa: PLR0913 - one parameter per option of `repogen diff`
         repository: The repository of the first version, and of the second one without ``against``.
         against: The repository of the second version. Or the URI of a registered version, which is then the first one:
             ``before`` is the version of ``repository`` that it is compared with, the newest one when None.
-        spec: A loaded spec that names the MLflow server of a registered version.
+        spec: A spec file or a loaded spec, which names the MLflow server of a registered version.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
 
     Returns:
@@ -239,7 +240,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
     dry_run: bool = False,
     ignore_registry: bool = False,
     stage_dir: Path | str | None = None,
-    spec: Spec | None = None,
+    spec: Spec | Path | str | None = None,
     tracking_uri: str | None = None,
 ) -> PruneReport:
     """Delete old versions that are no longer needed, as ``repogen prune`` does.
@@ -261,7 +262,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
         ignore_registry: Delete registered versions without querying the model registry for aliases.
         stage_dir: Move versions here before they are deleted, instead of next to the repository; it must be on the
             same filesystem.
-        spec: A loaded spec that names the MLflow server.
+        spec: A spec file or a loaded spec, which names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
 
     Returns:
@@ -463,7 +464,7 @@ def _push_image(place: RepositoryUrl, name: str, options: TransferOptions, sourc
     return replace(report, digest=digest, versions=versions_of_image)
 
 
-def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:
+def _configured_registry(spec: Spec | Path | str | None, tracking_uri: str | None) -> ModelRegistry | None:
     """Connect to the model registry, None if none is configured."""
     try:
         return _open_registry(spec, tracking_uri)
@@ -473,7 +474,7 @@ def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRe
         return None
 
 
-def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
+def _open_registry(spec: Spec | Path | str | None, tracking_uri: str | None) -> ModelRegistry:
     from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - few commands need it
 
-    return open_registry(tracking_of(spec, tracking_uri, Path()))
+    return open_registry(tracking_of(None if spec is None else spec_of(spec), tracking_uri, Path()))

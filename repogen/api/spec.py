@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from repogen.api.working_directory import own_default
 from repogen.spec import load
-
-if TYPE_CHECKING:
-    from repogen.spec.models import Spec
+from repogen.spec.models import Spec
 
 
 def load_spec(path: Path | str = "repogen.yaml", *, target: str | None = None) -> Spec:
@@ -32,3 +29,12 @@ def load_spec(path: Path | str = "repogen.yaml", *, target: str | None = None) -
         repogen.errors.SpecError: The file does not exist, or cannot be read.
     """
     return load.load_spec(Path(own_default(path)), target)
+
+
+def spec_of(spec: Spec | Path | str, target: str | None = None) -> Spec:
+    """Return a spec that a caller of the Python API passes as a file or as a loaded spec.
+
+    Raises:
+        repogen.errors.SpecError: As ``load_spec``.
+    """
+    return spec if isinstance(spec, Spec) else load_spec(spec, target=target)

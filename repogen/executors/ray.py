@@ -85,7 +85,7 @@ class Ray:
                 stack.callback(ray.shutdown)
                 with _kept_signal_handlers():
                     ray.init(**options, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
-            except (OSError, RuntimeError, ValueError, TimeoutError) as error:
+            except Exception as error:  # Ray raises `Exception` itself if a node starts too slowly
                 where = f"the Ray cluster {address}" if address else "Ray"
                 raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
             # Ray prints that a node was lost, and --json prints one document.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
@@ -236,12 +237,15 @@ def _write(files: Mapping[Path, str | CopiedFile], directory: Path, *, force: bo
 
 
 def _write_all(files: Mapping[Path, str | CopiedFile], new: frozenset[Path]) -> None:
-    """Write files; if that fails, remove the new ones.
+    """Write files; if that fails, remove the new ones, and keep those that would be overwritten.
+
+    A file that is overwritten keeps its mode.
 
     Raises:
         OSError: It failed.
     """
-    written: list[Path] = []
+    places: dict[Path, Path] = {}
+    leftovers: list[Path] = []
     opened: dict[Path, Path] = {}
     with ExitStack() as stack:  # the directories stay open, so that no others take their places
         try:
@@ -249,19 +253,27 @@ def _write_all(files: Mapping[Path, str | CopiedFile], new: frozenset[Path]) -> 
                 if path.parent not in opened:
                     opened[path.parent] = stack.enter_context(directory_to_write(path.parent))
                 file = opened[path.parent] / path.name
-                file.unlink(missing_ok=True)
-                with file.open("xb") as stream:
-                    if path in new:
-                        written.append(file)
-                    if isinstance(content, str):
-                        stream.write(content.encode())
-                    else:
-                        _copy(content, stream)
+                temporary = file.with_name(f".{file.name}-{secrets.token_hex(4)}")
+                places[temporary] = file
+                leftovers += [temporary, file] if path in new else [temporary]
+                _write_new(temporary, content)
+                if path not in new:
+                    temporary.chmod(file.lstat().st_mode & 0o777)
+            for temporary, file in places.items():
+                temporary.replace(file)
         except OSError:
-            for file in written:
+            for leftover in leftovers:
                 with suppress(OSError):
-                    file.unlink()
+                    leftover.unlink()
             raise
+
+
+def _write_new(path: Path, content: str | CopiedFile) -> None:
+    with path.open("xb") as stream:
+        if isinstance(content, str):
+            stream.write(content.encode())
+        else:
+            _copy(content, stream)
 
 
 def _require_small(sources: Iterable[Path]) -> None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import repogen
+from repogen.errors import RepogenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FUNCTIONS = [name for name in repogen.__all__ if name != "__version__"]
 
@@ -61,3 +67,37 @@ def test_json_of_another_type_is_a_type_error() -> None:
     """Only reports have a JSON form."""
     with pytest.raises(TypeError, match="repogen has no JSON form of int"):
         repogen.as_dict(3)
+
+
+@pytest.mark.parametrize("form", [str, Path, repogen.load_spec])
+def test_releases_accept_a_spec_and_its_file(
+    form: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The functions of the registry read the MLflow server from the spec, whichever form it has."""
+    monkeypatch.setenv("REPOGEN_WEBHOOK_SECRET", "c2VjcmV0" * 8)
+    path = tmp_path / "repogen.yaml"
+    model = "m:\n    source: {kind: onnx, path: m.onnx}\n"
+    path.write_text(f"models:\n  {model}mlflow: {{tracking_uri: 'sqlite:///other.db'}}\n", encoding="utf-8")
+    for name in ("m.onnx", "other.db"):
+        (tmp_path / name).write_bytes(b"not what it should be")
+    spec: Any = form(path)
+    calls: list[Callable[[], object]] = [
+        lambda: repogen.promote("m", spec=spec),
+        lambda: repogen.rollback_alias("m", spec=spec),
+        lambda: repogen.history("m", spec=spec),
+        lambda: repogen.sync(tmp_path / "repository", alias="champion", spec=spec),
+        lambda: next(repogen.follow(tmp_path / "repository", alias="champion", listen="127.0.0.1:0", spec=spec)).error,
+        lambda: repogen.diff("m", against="models:/m@champion", repository=tmp_path, spec=spec),
+    ]
+    for call in calls:
+        assert "other.db" in _message(call)
+
+
+def _message(call: Callable[[], object]) -> str:
+    """Return the message of the error that a function raises or returns."""
+    try:
+        result = call()
+    except RepogenError as error:
+        return error.message
+    assert isinstance(result, RepogenError)
+    return result.message

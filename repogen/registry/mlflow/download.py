@@ -44,7 +44,7 @@ _MAX_ENTRIES = 10_000
 _MAX_LISTED = 100_000
 """Entries of all listed directories of a version, in addition to its own."""
 _MAX_LISTING_BYTES = 64 * 2**20
-_LISTING_SECONDS = 1200.0
+_LISTING_SECONDS = 300.0
 """Time for all listings of one artifact; that of each one has a limit as well."""
 _DELETED = "check that its artifacts still exist; `repogen build --force` builds and registers a new version"
 

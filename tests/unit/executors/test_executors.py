@@ -260,6 +260,24 @@ def test_what_ray_prints_is_not_a_part_of_the_report(
     assert settings == [shared, {**shared, "py_modules": [str(tmp_path / "company")]}]
 
 
+def test_ray_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray 2.60 raises `Exception` itself if a node does not start within 30 seconds (`ray._private.node`)."""
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray does
+
+    ray = ModuleType("ray")
+    values = {"init": init, "is_initialized": lambda: False, "shutdown": lambda: None}
+    for name, value in values.items():
+        setattr(ray, name, value)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with (
+        pytest.raises(SpecError, match=r"Ray cannot be used: The current node timed out during startup"),
+        Ray().open(Workplace(tmp_path, ()), ""),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(("address", "variable"), [("10.0.0.1:6379", ""), ("", "10.0.0.1:6379")])
 def test_cluster_that_the_user_names(address: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument, or else RAY_ADDRESS."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -148,6 +149,31 @@ def test_force_writes_the_spec_again_beside_the_example(here: Path) -> None:
     scaffold(here, force=False)
     (here / "repogen.yaml").write_text("mine", encoding="utf-8")
     assert [path.name for path in scaffold(here, force=True)] == ["repogen.yaml"]
+
+
+def test_spec_that_is_overwritten_keeps_its_mode(here: Path) -> None:
+    """A spec that only its owner may read is not made readable for others."""
+    scaffold(here, force=False)
+    (here / "repogen.yaml").chmod(0o600)
+    scaffold(here, force=True)
+    assert (here / "repogen.yaml").stat().st_mode & 0o777 == 0o600
+
+
+def test_failed_write_loses_nothing(here: Path) -> None:
+    """If a file cannot be written, the files that would be overwritten stay, and new ones are removed."""
+    scaffold(here, force=False)
+    (here / "repogen.yaml").write_text("mine", encoding="utf-8")
+    (here / "models.py").unlink()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2500, limits[1]))  # models.py is smaller, the spec is larger
+    try:
+        with pytest.raises(SpecError, match="cannot write the files: File too large") as caught:
+            scaffold(here, force=True, kubernetes=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.code == "init.unwritable"
+    assert (here / "repogen.yaml").read_text(encoding="utf-8") == "mine"
+    assert [path.name for path in here.rglob("*") if path.is_file()] == ["repogen.yaml"]
 
 
 @pytest.mark.parametrize("link", [".github", "project/kubernetes", "project/repogen.yaml"])
