@@ -285,6 +285,32 @@ def leads_through_foreign(path: Path, base: Path) -> bool:
     return any(_is_planted(Path(entry)) for entry, _ in entries_to(path) if not base.is_relative_to(entry))
 
 
+def is_own_place(path: Path, owner: int | None = None) -> bool:
+    """Return whether no untrusted user can put a link, or anything else, in the place of a path or of one above it.
+
+    Groups are trusted as for ``is_public``. A mounted volume may be writable by all users, with what is below it: in a
+    container, as with an emptyDir of Kubernetes, it has no other users.
+
+    >>> is_own_place(Path("/usr/lib")), is_own_place(Path("/tmp/missing"))
+    (True, False)
+
+    Args:
+        path: It may be missing.
+        owner: A user who is trusted, as are this user and root.
+    """
+    trusted = {os.geteuid(), 0, os.stat("/").st_uid, owner}  # noqa: PTH116 - in a user namespace, root is another user
+    is_volume = False
+    for entry, status in entries_to(path):
+        directory = Path(entry).parent
+        is_shared, is_sticky = is_public(directory), is_like_tmp(directory)
+        if os.path.ismount(directory):
+            is_volume = is_shared and not is_sticky
+        is_kept = is_volume if not is_sticky else status is not None and status.st_uid in trusted
+        if directory.stat().st_uid not in trusted or (is_shared and not is_kept):
+            return False
+    return True
+
+
 def _is_planted(path: Path) -> bool:
     try:
         return is_public(path.parent) and not has_trusted_owner(path, path.parent)

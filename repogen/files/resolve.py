@@ -58,7 +58,7 @@ def directory_to_write(directory: Path) -> Iterator[Path]:
 
 
 def open_file(path: str, flags: int) -> int:
-    """Return a descriptor of a file that is opened for reading.
+    """Return a descriptor of a file that exists, opened with these flags.
 
     Without Linux's ``O_PATH`` and ``/proc``, links of any user are followed.
 

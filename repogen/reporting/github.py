@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.files.resolve import open_file
 from repogen.reporting.annotations import (
     build_annotations,
     error_annotations,
@@ -272,6 +273,24 @@ def _truncate(markdown: str, room: int) -> str:
 
 
 def _append(path: Path, text: str) -> None:
-    """Append text; the bytes of a path that are not UTF-8 are written as they are."""
-    with path.open("a", encoding="utf-8", errors="surrogateescape") as stream:
+    """Append text, but not through a link of another user; the bytes of a path that are not UTF-8 are kept.
+
+    Raises:
+        OSError: The file cannot be opened or written.
+    """
+    with open(_opened(path), "a", encoding="utf-8", errors="surrogateescape") as stream:
         stream.write(text)
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+    if path.parent == Path("/dev"):  # /dev/stdout leads to no name
+        return os.open(path, flags)
+    try:
+        return open_file(str(path), flags)
+    except FileNotFoundError:
+        directory = open_file(str(path.parent), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return os.open(path.name, flags | os.O_CREAT | os.O_NOFOLLOW, 0o664, dir_fd=directory)
+        finally:
+            os.close(directory)

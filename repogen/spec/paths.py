@@ -136,8 +136,8 @@ def _source(source: SourceSpec, root: Path) -> Findings:
         file = getattr(source, key)
         if file is not None:
             yield from _read_file(("source", key), file, root)
-    if isinstance(source, HuggingFaceSource) and not is_hub_id(source.model) and not is_directory(root / source.model):
-        yield Finding(("source", "model"), f'directory "{printable(source.model)}" does not exist', _RELATIVE_HINT)
+    if isinstance(source, HuggingFaceSource):
+        yield from _checkpoint(source, root)
     if isinstance(source, PythonSource):
         yield from _python_data(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:
@@ -146,6 +146,16 @@ def _source(source: SourceSpec, root: Path) -> Findings:
             yield from _data_file(path, source.reference, root)
         else:
             yield from _callable(path, source.reference, root, "models.py:build")
+
+
+def _checkpoint(source: HuggingFaceSource, root: Path) -> Findings:
+    model = printable(source.model)
+    is_local = is_directory(root / source.model)
+    if not is_local and not is_hub_id(source.model):
+        yield Finding(("source", "model"), f'directory "{model}" does not exist', _RELATIVE_HINT)
+    elif is_local and source.revision is not None:
+        what = f'is a commit on the Hugging Face Hub, but "{model}" is a directory next to the spec'
+        yield Finding(("source", "revision"), what, "rename or delete the directory, or remove this key")
 
 
 def _python_data(data: tuple[str, ...], root: Path) -> Findings:

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
+EDITED = "edited"
+"""Instead of the digest of a file that was changed after it may have been read: no later build has it."""
+
+
+def imported_code(root: Path, data: Iterable[Path] = (), began_ns: int | None = None) -> ImportedCode:
     """Return the user's files and the distributions that this process has imported.
 
     Args:
         root: Directory of the spec; paths are relative to it.
         data: Other files that the model was made from, such as those of a Hugging Face directory.
+        began_ns: Time before the first of the files was read, in nanoseconds; None if they cannot have changed since.
     """
     # ``__main__`` is the worker itself.
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
@@ -38,12 +43,18 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     code = [path for _, path in located if not _is_installed(path, installed) and path.is_file()]
     # Data files are not resolved: a symlink with a new target is a change.
     paths = (*(path.resolve() for path in code), *(path.absolute() for path in data))
-    files = {Path(os.path.relpath(path, root.resolve())).as_posix(): sha256_file(path) for path in paths}
+    files = {Path(os.path.relpath(path, root.resolve())).as_posix(): _digest(path, began_ns) for path in paths}
     packages: dict[str, set[Path]] = {}
     for name, path in located:
         if "site-packages" in path.parts:
             packages.setdefault(name.partition(".")[0], set()).add(path)
     return ImportedCode(files, _distributions_of(packages))
+
+
+def _digest(path: Path, began_ns: int | None) -> str:
+    digest = sha256_file(path)
+    # no user can set the ctime back
+    return EDITED if began_ns is not None and path.stat().st_ctime_ns > began_ns else digest
 
 
 def _is_installed(path: Path, directories: tuple[str, ...]) -> bool:

@@ -22,7 +22,7 @@ from repogen.validate.drift import DriftError
 from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove
-from repogen.worker.imports import imported_code
+from repogen.worker.imports import EDITED, imported_code
 from repogen.worker.memory import release_memory
 from repogen.worker.optimization import Subject, apply_measured
 from repogen.worker.target_runtime import TargetDriftError
@@ -88,12 +88,13 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     Raises:
         RepogenError: A step failed. When every exporter failed, the message has the reason of each.
     """
+    began_ns = time.time_ns()
     with log.step("source"):
         source = load_source(job.model, job.root, job.fetched, job.steps, job.work_dir)
         _check_outputs(source, target_of(job.release))
     log.add_notes(source.notes)
     if isinstance(source.origin, PassThroughSource):
-        return _verify_code(source, source.origin, job, log)
+        return _verify_code(source, source.origin, job, log, began_ns)
     failures: list[tuple[str, RepogenError]] = []
     attempt: _Attempt | None = None
     # Shared by all exporters: what one of them reports, the next may freeze without a warning.
@@ -125,7 +126,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     if attempt is None:
         raise combined_error(failures, all_tried=all_tried)
     verified = _apply_measured(attempt, source, job, log, guard_violations, deadline)
-    return _built(verified, source, job, log)
+    return _built(verified, source, job, log, began_ns)
 
 
 def _try_largest_sizes(  # noqa: PLR0913, PLR0917 - the state of the chain
@@ -212,7 +213,7 @@ def _check_outputs(source: SourceModel, target: Target) -> None:
         )
 
 
-def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: BuildLog) -> BuiltModel:
+def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: BuildLog, began_ns: int) -> BuiltModel:
     """Verify a model that is not exported: Python code or an ensemble."""
     golden = job.work_dir / "golden"
     if job.model.passes:
@@ -226,7 +227,7 @@ def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: Bu
         if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
             parity = prove(*_reload(job, validation.batch.max_batch_size), job.model, golden).parity
             validation = Validation(parity, validation.batch)
-    return _built(_Verified(code.artifact, validation, golden), source, job, log)
+    return _built(_Verified(code.artifact, validation, golden), source, job, log, began_ns)
 
 
 def _reload(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
@@ -237,19 +238,23 @@ def _reload(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
     return source, source.origin.published if isinstance(source.origin, PassThroughSource) else source.reference
 
 
-def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) -> BuiltModel:
+def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog, began_ns: int) -> BuiltModel:
     parity = verified.validation.parity
     log.add_notes(parity.notes)
     if parity.unanswered:
         cases = ", ".join(name.rpartition(" seed=")[0] for name in parity.unanswered[:3])
         log.add_notes((f"the model itself rejects some sizes within dims, and so does the published model: {cases}",))
+    imported = imported_code(job.root, source.files, began_ns)
+    if edited := [path for path, digest in imported.files.items() if digest == EDITED]:
+        names = f"{', '.join(edited[:3])}{' and others' if edited[3:] else ''}"
+        log.add_notes((f"{names} changed during the build, so the next build builds the model again",))
     return BuiltModel(
         artifact=verified.artifact,
         golden_dir=verified.golden_dir,
         nodes_exported=verified.nodes_exported,
         parity=parity,
         batch=verified.validation.batch,
-        imported=imported_code(job.root, source.files),
+        imported=imported,
         companions=_companions(source.companions, job.work_dir / "companions"),
         labels=dict(source.labels),
         lossy=verified.lossy,

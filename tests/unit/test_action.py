@@ -295,6 +295,14 @@ def test_working_directory_must_be_a_directory(step: str, directory: str, tmp_pa
     assert run.stdout.startswith("::error title=Invalid input of repogen::working-directory ")
 
 
+def test_outputs_behind_a_link(tmp_path: Path) -> None:
+    """Another user could have made the link; the runner makes none."""
+    (tmp_path / "private").write_text("keep", encoding="utf-8")
+    (tmp_path / "output").symlink_to("private")
+    assert program("plan", tmp_path, CACHE="true", INSTALL="never").returncode != 0
+    assert (tmp_path / "private").read_text(encoding="utf-8") == "keep"
+
+
 def test_runner_without_an_output_file_is_an_error(tmp_path: Path) -> None:
     """The message names the file."""
     (tmp_path / "output").mkdir()

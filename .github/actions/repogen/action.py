@@ -133,8 +133,7 @@ def _diff(command: list[str]) -> int:
     with file.open("a", encoding="utf-8") as stream:
         stream.write(f"{text}\n")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a", encoding="utf-8") as stream:
-            stream.write(f"{text}\n")
+        _append(summary, f"{text}\n")
     _output({"comment": str(file)})
     return 0
 
@@ -412,8 +411,15 @@ def _torch_index() -> str:
 def _output(values: dict[str, str]) -> None:
     # A random delimiter: a value with a line break, such as a path from the environment, can't set another output.
     delimiter = f"end_{secrets.token_hex(16)}"
-    with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as stream:
-        stream.writelines(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
+    lines = "".join(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
+    _append(os.environ["GITHUB_OUTPUT"], lines)
+
+
+def _append(file: str, text: str) -> None:
+    """Append text to a file of the runner, but not through a link, which another user could have made."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    with open(os.open(file, flags, 0o664), "a", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+        stream.write(text)
 
 
 def _directory() -> str:

@@ -5,8 +5,8 @@ MLflow sends the credentials of the tracking server to every HTTP server that su
 AWS to every domain. It waits indefinitely for servers of FTP, and reads and writes any directory of this machine.
 While repogen calls MLflow, it uses the tracking server, Azure, Cloudflare, and what the user names in
 REPOGEN_ARTIFACT_SERVERS. Of the directories of this machine, it uses those that the variable names; and, if the
-tracking server is a database, those of MLflow's and repogen's default places, or any if only this user can change the
-database, because whoever can write to it can name any directory. Sources:
+tracking server is a database, those of MLflow's and repogen's default places that other users cannot replace, or any
+if only this user can change the database, because whoever can write to it can name any directory. Sources:
 mlflow.store.artifact.http_artifact_repo, mlflow_artifacts_repo, azure_data_lake_artifact_repo,
 azure_blob_artifact_repo, r2_artifact_repo, ftp_artifact_repo and local_artifact_repo of MLflow 3.17.
 """
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from repogen.files import is_inside
-from repogen.files.paths import is_private
+from repogen.files.paths import is_own_place, is_private
 from repogen.registry.mlflow.library import (
     MlflowException,
     artifact_stores,
@@ -202,7 +202,11 @@ def _may_name(tracking_uri: str, path: Path) -> bool:
     if store is not None and is_private(store):
         return True
     places = [Path(), *([] if store is None else [store.parent])]
-    return any(is_inside(path, place / name) for place in places for name in _DIRECTORIES)
+    owner = store.parent.stat().st_uid if store is not None and store.parent.is_dir() else None
+    # in a directory such as /tmp, another user could make a link to any directory
+    return is_own_place(path, owner) and any(
+        is_inside(path, place / name) and is_own_place(place / name, owner) for place in places for name in _DIRECTORIES
+    )
 
 
 def _local_path(uri: str) -> Path:

@@ -13,6 +13,7 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, R
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from repogen.errors import SourceError, first_line
+from repogen.files.paths import is_foreign_in_public
 from repogen.source.huggingface.checkpoint import (
     CONFIG,
     LICENSES,
@@ -51,6 +52,13 @@ def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
     """
     local = root / source.model
     if local.is_dir():
+        if is_hub_id(source.model) and is_foreign_in_public(local, root):
+            raise SourceError(
+                f"another user created the directory {source.model!r}, which would be used instead of the model on the "
+                "Hugging Face Hub",
+                "use a directory for the spec in which other users cannot create files",
+                code="working-directory.foreign",
+            )
         checkpoint = open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
         require_own_code(checkpoint, root)
         return checkpoint

@@ -311,6 +311,28 @@ def test_runner_without_files_keeps_the_exit_code(tmp_path: Path, capsys: pytest
     assert "cannot write the files" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["summary", "output"])
+def test_runner_files_behind_a_link_of_another_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """The link could lead to a private file of this user, to which text of a foreign repository would be appended."""
+    private = tmp_path / "private"
+    private.write_text("keep", encoding="utf-8")
+    (tmp_path / name).symlink_to(private)
+    os.chown(tmp_path / name, 65534, 65534, follow_symlinks=False)
+    Runner(tmp_path / "summary", tmp_path / "output", tmp_path, tmp_path).write([], "x", {"a": "b"}, err=False)
+    assert private.read_text(encoding="utf-8") == "keep"
+    assert "is a symlink of another user" in capsys.readouterr().err
+
+
+def test_runner_files_behind_an_own_link(tmp_path: Path) -> None:
+    """As on a runner whose temporary directory is a link; or on a developer's machine, with /dev/stdout."""
+    (tmp_path / "file").write_text("keep\n", encoding="utf-8")
+    (tmp_path / "summary").symlink_to("file")
+    Runner(tmp_path / "summary", Path("/dev/null"), tmp_path, tmp_path).write([], "x", {"a": "b"}, err=False)
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "keep\nx"
+
+
 def test_smoke_annotations_without_position() -> None:
     """A repository on disk has no line to annotate."""
     assert [note.command(Path()) for note in smoke_annotations([WARNED])] == ["::warning title=good%3A batching::none"]

@@ -89,6 +89,18 @@ def test_snapshot_behind_a_link_of_another_user(cache: Path, tmp_path: Path, lin
     assert result["code"] == "foreign-link"
 
 
+def test_directory_of_another_user_with_the_name_of_a_model(cache: Path, tmp_path: Path) -> None:
+    """In a directory such as /tmp, it is not used instead of the model on the Hub."""
+    tmp_path.chmod(0o1777)
+    directory = tmp_path / "team" / "classifier"
+    directory.parent.mkdir()
+    next(cache.glob("models--*/snapshots/*")).rename(directory)
+    os.chown(directory.parent, 65534, -1)
+    result = load_in_process(tmp_path, {"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"})
+    assert result["code"] == "working-directory.foreign"
+    assert "another user created the directory 'team/classifier'" in result["message"]
+
+
 @pytest.mark.full
 def test_pinned_model_has_no_note(cache: Path, tmp_path: Path) -> None:
     """A commit identifies the model."""

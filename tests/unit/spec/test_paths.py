@@ -143,6 +143,17 @@ def test_directory_of_a_model_that_does_not_exist(model: str, problems: Problems
     assert problems(f"models:\n  m:\n    source: {{kind: huggingface, model: {model}}}\n") == [expected]
 
 
+def test_commit_of_a_model_in_a_directory(folder: Path, problems: Problems) -> None:
+    """A directory, which another user may have created, is not the commit on the Hub that the spec names."""
+    (folder / "org" / "name").mkdir(parents=True)
+    what = (
+        'is a commit on the Hugging Face Hub, but "org/name" is a directory next to the spec '
+        "(rename or delete the directory, or remove this key)"
+    )
+    expected = ("3:50", "models.m.source.revision", what)
+    assert problems("models:\n  m:\n    source: {kind: huggingface, model: org/name, revision: abc}\n") == [expected]
+
+
 def test_model_that_may_be_on_the_hub(folder: Path) -> None:
     """It is searched for when it is built."""
     spec = folder / "repogen.yaml"

@@ -14,6 +14,7 @@ from repogen.artifacts.built_model import OnnxArtifact
 from repogen.artifacts.source import DimRange
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ParityError, SourceError
+from repogen.repository.digest import sha256_bytes
 from repogen.repository.golden import first_golden_inputs
 from repogen.spec.models import ModelSpec
 from repogen.targets import newest_target
@@ -68,6 +69,33 @@ def test_graph_that_the_target_cannot_load_is_exported_again(tmp_path: Path) -> 
         ("torchscript", True),
     ]
     assert "ONNX Runtime 1.19.2 (of Triton 24.10) cannot load the model" in diagnostics.attempts[0].reason
+
+
+EDITED_DURING_THE_BUILD = """
+from pathlib import Path
+
+import torch
+
+
+class Model(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(4, 3)
+        file = Path(__file__)
+        file.write_text(file.read_text() + "# edited")
+"""
+
+
+@pytest.mark.parametrize("is_edited", [True, False])
+def test_code_that_is_edited_during_the_build(tmp_path: Path, *, is_edited: bool) -> None:
+    """The digest of the new code would say that the model, which is made of the old code, is up to date."""
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
+    entry = {"source": {"factory": "model.py:Model"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
+    code = EDITED_DURING_THE_BUILD if is_edited else EDITED_DURING_THE_BUILD.replace("file.write_text", "str")
+    model, diagnostics = built(tmp_path, entry, code)
+    digest = model.imported.files["model.py"]
+    assert digest == ("edited" if is_edited else sha256_bytes(code.encode()))
+    note = "model.py changed during the build, so the next build builds the model again"
+    assert (note in diagnostics.notes) == is_edited
 
 
 BRAIN = """

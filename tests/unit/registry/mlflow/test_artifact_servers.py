@@ -175,21 +175,22 @@ def test_foreign_directories(uri: str, allowed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "is_allowed"),
+    ("change", "is_allowed", "is_beside_allowed"),
     [
-        (lambda path: path, True),
-        (lambda path: path.chmod(0o666), False),
-        (lambda path: path.parent.chmod(0o777), False),
-        (lambda path: path.parent.parent.chmod(0o777), False),
-        (lambda path: path.parent.chmod(0o1777), True),
-        (lambda path: os.chown(path, 65534, -1), False),
-        (lambda path: path.unlink(), False),
+        (lambda path: path, True, True),
+        (lambda path: path.chmod(0o666), False, True),
+        (lambda path: path.parent.chmod(0o777), False, False),
+        (lambda path: path.parent.parent.chmod(0o777), False, False),
+        (lambda path: path.parent.chmod(0o1777), True, True),
+        (lambda path: os.chown(path, 65534, -1), False, True),
+        (lambda path: os.chown(path.parent, 65534, -1), False, True),
+        (lambda path: path.unlink(), False, True),
     ],
 )
 def test_directories_that_a_database_names(
-    tmp_path: Path, change: Callable[[Path], object], *, is_allowed: bool
+    tmp_path: Path, change: Callable[[Path], object], *, is_allowed: bool, is_beside_allowed: bool
 ) -> None:
-    """Any, if only this user can change it; otherwise those in which repogen and MLflow store artifacts by default."""
+    """Any, if only this user can change it; otherwise the default ones, if other users cannot replace them."""
     database = tmp_path / "data" / "mlflow.db"
     database.parent.mkdir()
     database.touch()
@@ -197,9 +198,66 @@ def test_directories_that_a_database_names(
     servers = [f"sqlite:///{database}"]
     assert is_foreign_directory(str(tmp_path / "private"), servers) is not is_allowed
     for name in ("mlartifacts", "mlruns"):
-        assert not is_foreign_directory(str(database.parent / name / "1"), servers)
+        assert is_foreign_directory(str(database.parent / name / "1"), servers) is not is_beside_allowed
         assert not is_foreign_directory(str(Path(name, "1").absolute()), servers)
         assert is_foreign_directory(str(database.parent / name / ".." / ".." / "private"), servers) is not is_allowed
+
+
+@pytest.mark.parametrize("place", ["here", "beside"])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(lambda path, target: path.symlink_to(target), id="link"),
+        pytest.param(lambda path, target: path.symlink_to(target.parent), id="link to the directory above"),
+        pytest.param(lambda path, _: path.symlink_to("/"), id="link to the root"),
+        pytest.param(lambda path, _: path.mkdir(), id="directory"),
+        pytest.param(lambda _path, _target: None, id="nothing yet"),
+    ],
+)
+def test_planted_default_directory(
+    tmp_path: Path, plant: Callable[[Path, Path], None], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user makes a link in a directory such as /tmp, and names what it leads to in the database."""
+    private, public, data = (tmp_path / name for name in ("private", "public", "data"))
+    for directory in (private, public, data):
+        directory.mkdir()
+    public.chmod(0o1777)
+    monkeypatch.chdir(public if place == "here" else data)
+    database = (data if place == "here" else public) / "mlflow.db"
+    database.touch()
+    database.chmod(0o666)
+    for name in ("mlartifacts", "mlruns"):
+        planted = public / name
+        plant(planted, private)
+        if os.path.lexists(planted):
+            os.chown(planted, 65534, 65534, follow_symlinks=False)
+        for uri in (private / "m", f"file://{private}/m", planted / "m"):
+            assert is_foreign_directory(str(uri), [f"sqlite:///{database}"])
+
+
+def test_own_default_directory_in_a_public_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sticky bit prevents that others replace it; but not where others can write to the directory itself."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlruns").mkdir()
+    servers = ["postgresql://user@mlflow.example/db"]
+    assert not is_foreign_directory(str(tmp_path / "mlruns" / "1"), servers)
+    (tmp_path / "mlruns").chmod(0o777)
+    assert is_foreign_directory(str(tmp_path / "mlruns" / "1"), servers)
+
+
+def test_default_directory_on_a_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume of a container may be writable by all users, and has no other users."""
+    (tmp_path / "volume" / "job").mkdir(parents=True)
+    for directory in (tmp_path / "volume", tmp_path / "volume" / "job"):
+        directory.chmod(0o777)
+    monkeypatch.chdir(tmp_path / "volume" / "job")
+    uri = str(tmp_path / "volume" / "job" / "mlartifacts")
+    servers = ["postgresql://user@mlflow.example/db"]
+    assert is_foreign_directory(uri, servers)
+    ismount = os.path.ismount
+    monkeypatch.setattr("os.path.ismount", lambda path: Path(path).name == "volume" or ismount(path))
+    assert not is_foreign_directory(uri, servers)
 
 
 def test_model_that_the_writer_of_a_database_names(store: Connection, tmp_path: Path) -> None:
