@@ -15,5 +15,5 @@ TEXTS = (
 
 
 def texts(batch: int, seed: int) -> dict[str, list[list[str]]]:
-    """Return ``[batch, 1]`` strings, one of them empty."""
+    """Return ``[batch, 1]`` strings; every eighth one is empty."""
     return {"text": [[TEXTS[(seed + row) % len(TEXTS)]] for row in range(batch)]}

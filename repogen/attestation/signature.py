@@ -21,7 +21,7 @@ from repogen.artifacts.file_names import (
 )
 from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_file
 from repogen.distribution import install_command
-from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
+from repogen.errors import MissingExtraError, PublishError, RepogenError, SpecError, first_line
 from repogen.files import is_directory, raise_if_exhausted, read_bytes, reason
 from repogen.files.temporary import temporary_directory
 from repogen.repository.digest import sha256_file
@@ -103,7 +103,7 @@ def sign_version(version_dir: Path, key: SigningKey, opened: Path | None = None)
             config.sign(version_dir, private / SIGNATURE_FILE)
             text = (private / SIGNATURE_FILE).read_text(encoding="utf-8")
         _write(opened, text)
-    except PublishError:
+    except RepogenError:
         raise
     except Exception as error:  # the library raises errors of many packages
         raise _not_signed(version_dir, error, opened) from error

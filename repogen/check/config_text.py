@@ -15,7 +15,7 @@ from repogen.files.content import ContentError, read_bytes
 from repogen.files.resolve import ForeignLinkError
 from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
-from repogen.triton_config.text.parse import TOKEN, PbtxtError, oversize_reason, parse
+from repogen.triton_config.text.parse import STRAY, TOKEN, PbtxtError, oversize_reason, parse
 from repogen.triton_config.text.source_map import SourceMap, locate_fields, tokens
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _MAX_FINDINGS = 2_000
 """More than a check lists of one rule; a config can have hundreds of thousands of placeholders."""
-_STRAY = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8, as surrogateescape represents them
 _BOM = "\N{BYTE ORDER MARK}"
 # At most 200 characters: a line of many openings would take time that grows with the square of its length.
 _TEMPLATE_SYNTAX = re.compile(r"\$\{[^}\n]{0,200}\}|\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|<%.{0,200}?%>")
@@ -87,9 +86,9 @@ def read_config(path: Path, release: str, text: str | None = None) -> ConfigText
         return ConfigText(path, findings=(Finding("RG005", "error", f"{path.name} {reason}", hint, path=str(path)),))
     suppressed = frozenset(_suppressions(text))
     findings = [*_byte_order(text), *islice(_template_syntax(text), _MAX_FINDINGS)]
-    if _STRAY.search(text):
+    if STRAY.search(text):
         findings.append(Finding("RG005", "warning", "a comment or a string is not UTF-8", "save the file as UTF-8"))
-        text = _STRAY.sub("?", text)
+        text = STRAY.sub("?", text)
     text = text.removeprefix(_BOM)
     try:
         fields = locate_fields(text, path.name)
@@ -122,7 +121,7 @@ def _text(path: Path) -> tuple[str, Finding | None]:
         hint = "replace the link with the files" if isinstance(error, ForeignLinkError) else "make it readable"
         return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", hint)
     text = content.decode(errors="surrogateescape")
-    if any(_STRAY.search(token.text) for token in tokens(text) if token.text[0] not in "\"'"):
+    if any(STRAY.search(token.text) for token in tokens(text) if token.text[0] not in "\"'"):
         return "", Finding("RG005", "error", f"{path.name} is not UTF-8", "save it as UTF-8")
     return text, None
 

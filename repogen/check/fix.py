@@ -52,7 +52,7 @@ class FixedFile:
         path: The file, as in findings.
         before: Its text; bytes that are not UTF-8 are surrogates.
         after: The corrected text.
-        fixes: Number of corrections.
+        fixes: Number of findings that are corrected.
     """
 
     path: Path
@@ -120,7 +120,6 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
     report = original = check(*paths, release=release, selection=selection)
     before: dict[str, str] = {}
     texts: dict[str, str] = {}
-    fixes: dict[str, int] = {}
     skipped: dict[str, str] = {}
     for _ in range(_MAX_ROUNDS):
         changed = False
@@ -131,8 +130,7 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
                 before |= {} if reason else {path: text}
             if path in before:
                 text = texts.get(path, before[path])
-                texts[path], count = apply(text, findings)
-                fixes[path] = fixes.get(path, 0) + count
+                texts[path] = apply(text, findings)
                 changed = changed or texts[path] != text
         if not changed:
             break
@@ -144,7 +142,8 @@ def _fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: b
         skipped |= dict.fromkeys(useless, "the corrections contradict each other")
         texts = {path: text for path, text in texts.items() if path not in useless}
         report = check(*paths, release=release, selection=selection, texts=texts)
-    files = (FixedFile(Path(path), before[path], text, fixes[path]) for path, text in texts.items())
+        last = Counter(finding.path for finding in report.findings)
+    files = (FixedFile(Path(path), before[path], text, first[path] - last[path]) for path, text in texts.items())
     return FixReport(
         tuple(file for file in files if file.after != file.before),
         report,
@@ -174,8 +173,8 @@ def write(files: Iterable[FixedFile]) -> None:
             ) from error
 
 
-def apply(text: str, findings: Iterable[Finding]) -> tuple[str, int]:
-    """Return the text of a config with the corrections of findings about it, and their number.
+def apply(text: str, findings: Iterable[Finding]) -> str:
+    """Return the text of a config with the corrections of findings about it.
 
     Of corrections that contradict each other, the first is applied.
     """
@@ -183,10 +182,9 @@ def apply(text: str, findings: Iterable[Finding]) -> tuple[str, int]:
     body = _Body(text.removeprefix(_BOM))
     edits: list[_Edit] = []  # sorted; they do not touch
     done: set[_Edit] = set()
-    count = 0
     for finding in findings:
         if finding.code == "RG003":
-            mark, count = "", count + 1
+            mark = ""
             continue
         try:
             edits_of_finding = set(_edits(body, finding))
@@ -197,13 +195,12 @@ def apply(text: str, findings: Iterable[Finding]) -> tuple[str, int]:
             for new in new_edits:
                 insort(edits, new)
             done |= new_edits
-            count += 1
     parts: list[str] = []
     end = 0
     for edit in edits:
         parts += [body.text[end : edit.start], edit.text]
         end = edit.end
-    return "".join([mark, *parts, body.text[end:]]), count
+    return "".join([mark, *parts, body.text[end:]])
 
 
 def _fixable(findings: Iterable[Finding], *, unsafe: bool) -> dict[str, list[Finding]]:

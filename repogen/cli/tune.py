@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     default=1.0,
     show_default=True,
     help="Duration of each measurement in the comparison. In a trial, the first measurement takes 0.3 times as long, "
-    "and the three others 0.6 times.",
+    "and each of the three others 0.6 times as long.",
 )
 @click.option(
     "--exclude",

@@ -32,7 +32,7 @@ from repogen.repository.layout import (
 from repogen.repository.manifest import read_manifest
 from repogen.repository.version_policy import served_versions
 from repogen.spec.problems import suggestion
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import decode_config, parse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -159,7 +159,7 @@ def _served(directory: Path, numbers: list[int]) -> tuple[tuple[int, ...], int |
     """Return the versions that a model serves, the one that is held, and why that is not known."""
     try:
         config = config_bytes(directory)
-        parsed = None if config is None else parse(config.decode(), f"{directory.name}/{CONFIG_FILE}")
+        parsed = None if config is None else parse(decode_config(config), f"{directory.name}/{CONFIG_FILE}")
     except UnicodeDecodeError:
         return (), None, f"{CONFIG_FILE} is not UTF-8"
     except RepogenError as error:

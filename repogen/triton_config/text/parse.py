@@ -39,6 +39,8 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 """A token of protobuf's text format, or what is between two tokens."""
+STRAY = re.compile("[\ud800-\udfff]")
+"""A byte that is not UTF-8, as ``surrogateescape`` represents it."""
 _PROTOBUF_MODULE = "tritonclient.grpc.model_config_pb2"
 _UNKNOWN_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
 _UNKNOWN_VALUE = re.compile(r'Enum type "(?P<enum>[\w.]+)" has no value named "?(?P<value>\w+)"?\.\Z')
@@ -86,6 +88,21 @@ def empty_config() -> ModelConfig:
     return model_config_pb2().ModelConfig()
 
 
+def decode_config(content: bytes) -> str:
+    r"""Return the text of a config.pbtxt. In comments, a byte that is not UTF-8 is replaced: Triton ignores them.
+
+    >>> decode_config(b"# caf\xe9\nname: 'caf\xc3\xa9'")
+    "# caf?\nname: 'café'"
+
+    Raises:
+        UnicodeDecodeError: Another part is not UTF-8.
+    """
+    text = content.decode(errors="surrogateescape")
+    if STRAY.search(text):
+        text = TOKEN.sub(lambda token: STRAY.sub("?", token[0]) if token["space"] else token[0], text)
+    return text.encode(errors="surrogateescape").decode()
+
+
 def read_config_text(path: Path, origin: str) -> str:
     """Return the text of a config.pbtxt as Triton reads it: a carriage return does not end a comment.
 
@@ -94,11 +111,11 @@ def read_config_text(path: Path, origin: str) -> str:
         origin: Its name for messages.
 
     Raises:
-        PbtxtError: It is larger than 1 MiB, or not UTF-8.
+        PbtxtError: It is larger than 1 MiB, or not UTF-8, except for comments.
         OSError: It can't be read.
     """
     try:
-        return read_bytes(path, MAX_CONFIG_BYTES).decode()
+        return decode_config(read_bytes(path, MAX_CONFIG_BYTES))
     except (ContentError, UnicodeDecodeError) as error:
         problem = error if isinstance(error, ContentError) else "is not UTF-8"
         raise PbtxtError(

@@ -422,6 +422,21 @@ def test_full_disk_while_a_version_is_signed(
     assert (caught.value.code, caught.value.hint.partition(",")[0]) == ("sign.failed", "free disk space")
 
 
+def test_version_is_not_signed_in_a_directory_of_another_user(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is about the directory of temporary files, as for other commands."""
+    publisher.publish()
+    key, _ = write_keys(tmp_path)
+    foreign = tmp_path / "temporary"
+    foreign.mkdir()
+    os.chown(foreign, 65534, -1)
+    monkeypatch.setattr("tempfile.tempdir", str(foreign))
+    with pytest.raises(SpecError) as caught:
+        repogen.sign("m", key=key, repository=publisher.repository)
+    assert caught.value.code == "temporary-directory.foreign"
+
+
 def test_copies_keep_their_signature(publisher: Publisher, tmp_path: Path) -> None:
     """`publish` copies it, and rejects a version without one before the target is changed."""
     publisher.publish()

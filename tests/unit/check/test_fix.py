@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -271,6 +272,17 @@ def test_many_corrections_of_one_file(repository: Path) -> None:
     wrong = "".join(f'parameters {{ key: "intra_op_thread_coun{n}" {TWO} }}\n' for n in range(900))
     after = fixed(repository, CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]") + wrong, unsafe=True)
     assert after == CONFIG + f"parameters {{ {NEW_KEY} {TWO} }}\n" * 900
+
+
+def test_findings_of_two_versions_are_counted(repository: Path) -> None:
+    """One correction can remove several findings: `check` reports it for each served version."""
+    shutil.copytree(repository / "m" / "1", repository / "m" / "2")
+    policy = "version_policy { all {} }\n"
+    (repository / "m" / "config.pbtxt").write_text(policy + CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]"))
+    findings = check(repository)
+    report = fix_all(repository)
+    assert len(findings) == 2
+    assert ([file.fixes for file in report.files], report.remaining.findings) == ([2], ())
 
 
 def test_huge_copy_of_the_config_is_not_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from repogen.artifacts.serving import Endpoint
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import ConfigError, SmokeError
+from repogen.repository.inventory import read_model
 from repogen.smoke.inference import RefusedError
 from repogen.smoke.preparation import (
     PreparedModel,
@@ -190,6 +191,15 @@ def test_config_that_cannot_be_parsed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.pbtxt").write_bytes(content)
     with pytest.raises(ConfigError):
         prepare_published(LOCAL, tmp_path)
+
+
+def test_comment_that_is_not_utf8(tmp_path: Path) -> None:
+    """Triton ignores it."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_bytes(b'# caf\xe9\nbackend: "onnxruntime" # \xff')
+    assert prepare_published(LOCAL, tmp_path / "m").config.backend == "onnxruntime"
+    record = read_model(tmp_path, "m")
+    assert (record.served, record.problem) == ((1,), "")
 
 
 @pytest.mark.parametrize("name", ["..", "../outside"])

@@ -175,7 +175,7 @@ def test_foreign_directories(uri: str, allowed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "is_allowed", "is_beside_allowed"),
+    ("change", "is_allowed", "is_default_allowed"),
     [
         (lambda path: path, True, True),
         (lambda path: path.chmod(0o666), False, True),
@@ -188,7 +188,7 @@ def test_foreign_directories(uri: str, allowed: str) -> None:
     ],
 )
 def test_directories_that_a_database_names(
-    tmp_path: Path, change: Callable[[Path], object], *, is_allowed: bool, is_beside_allowed: bool
+    tmp_path: Path, change: Callable[[Path], object], *, is_allowed: bool, is_default_allowed: bool
 ) -> None:
     """Any, if only this user can change it; otherwise the default ones, if other users cannot replace them."""
     database = tmp_path / "data" / "mlflow.db"
@@ -198,12 +198,12 @@ def test_directories_that_a_database_names(
     servers = [f"sqlite:///{database}"]
     assert is_foreign_directory(str(tmp_path / "private"), servers) is not is_allowed
     for name in ("mlartifacts", "mlruns"):
-        assert is_foreign_directory(str(database.parent / name / "1"), servers) is not is_beside_allowed
+        assert is_foreign_directory(str(database.parent / name / "1"), servers) is not is_default_allowed
         assert not is_foreign_directory(str(Path(name, "1").absolute()), servers)
         assert is_foreign_directory(str(database.parent / name / ".." / ".." / "private"), servers) is not is_allowed
 
 
-@pytest.mark.parametrize("place", ["here", "beside"])
+@pytest.mark.parametrize("place", ["here", "next to the database"])
 @pytest.mark.parametrize(
     "plant",
     [
