@@ -256,7 +256,8 @@ def prune(  # noqa: PLR0913 - one parameter per option
     """Delete old versions that are no longer needed.
 
     Deletes versions of NAME, or of all models. Never deletes a version that is served, held, newer than the served one,
-    aliased in the MLflow registry, pinned by an ensemble, the last intact one of its model, or not built by repogen.
+    aliased in the MLflow registry (unless --ignore-registry is set), pinned by an ensemble, the last intact one of its
+    model, or not built by repogen.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.prune(
@@ -367,9 +368,8 @@ def diff(  # noqa: PLR0913 - one parameter per option
 
     Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
     is the newest version by default, and A the one before it. With --against DIR, A and B are in two repositories, and
-    both are the newest version by default. With --against models:/NAME@ALIAS or models:/NAME/VERSION, that version is
-    downloaded from the MLflow registry and is the first of the two. The second is version A of the repository, or its
-    newest version.
+    both are the newest version by default. With --against models:/NAME@ALIAS or models:/NAME/VERSION, compares that
+    version, which is downloaded from the MLflow registry, with version A of the repository, by default its newest one.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:

@@ -122,7 +122,7 @@ def _check_outputs(model: DeployedModel, case: WireCase, name: str) -> SmokeChec
         comparison = model.compare(case, model.infer(model.wire(case.inputs)))
     except RefusedError as refusal:
         return SmokeCheck(name, passed=False, detail=_shorten(refusal))
-    return SmokeCheck(name, comparison.equal, comparison.detail)
+    return SmokeCheck(name, comparison.equal, comparison.detail, max_abs_diff=comparison.max_abs_diff)
 
 
 def _wrong_outputs(model: DeployedModel, burst: list[WireCase]) -> str:

@@ -193,8 +193,8 @@ class TensorRTSpec(Section):
 
     precision: Literal["fp32", "fp16", "bf16", "int8"] = Field(
         default="fp32",
-        description="Lowest precision that TensorRT may use: fp16 and int8 up to release 26.06, bf16 from 26.02 to "
-        "26.06; later releases use that of the graph",
+        description="Lowest precision that TensorRT may use; releases up to 26.06 accept fp16 and int8, and 26.02 to "
+        "26.06 also accept bf16; later releases use the types of the graph, and accept only fp32 here",
     )
     cache: (
         Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$"), must_be("an absolute path")] | None
