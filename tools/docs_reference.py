@@ -80,8 +80,11 @@ def errors_page() -> str:
         "# Error codes",
         (
             "Every error except a usage error ends with its code; `repogen explain CODE` prints its section offline. "
-            "`--json` has the code in `error.code`. Codes that start with RG are [rules](rules.md); in a build their "
-            "exit code is 5, or 2 if the problem is found when the spec is loaded."
+            "With `--json`, the code is in `error.code`, or, for an error about one model, in the `error.code` of that "
+            "model. Problems that are found when the spec is loaded have the code `spec.problems` and exit code 2, "
+            "even if a section below describes the same problem. Codes that start with RG are [rules](rules.md); in "
+            "a build, their exit code is 5, or 2 if the problem is found when the spec is loaded. The failed checks of "
+            "a smoke test have no codes."
         ),
     ]
     for family, members in families.items():

@@ -90,11 +90,9 @@ def start_torch(job: TorchJob) -> Runner:
     """Start a process that runs the model in PyTorch."""
     threads = str(job.threads)
     environment = {
-        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(job.work_dir / "inductor")),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "HF_MODULES_CACHE": str(job.work_dir / "huggingface"),  # HF_HOME may be shared
-        "TMPDIR": str(job.work_dir),  # torch.compile writes more than its cache
     }
     content = job_json(TORCH_JOB, job)
     task = Task("repogen.bench.torch_child", content, job.root, job.work_dir / "log", environment)

@@ -371,7 +371,8 @@ def spawn_supervised(
 
     Args:
         command: The program and its arguments.
-        run_dir: Its working directory, which the supervisor removes if this process is killed.
+        run_dir: Its working directory, which the supervisor removes if this process is killed; also for temporary
+            files, which models create.
         log: File that receives its output.
         shm_prefix: Prefix of the shared memory that is removed when it ends.
         secrets: Arguments that other users must not see.
@@ -387,7 +388,7 @@ def spawn_supervised(
     with log.open("wb") as stream:
         return subprocess.Popen(
             supervised,
-            env=without_secrets() | hidden,
+            env=without_secrets() | hidden | {"TMPDIR": str(run_dir)},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,

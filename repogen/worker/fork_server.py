@@ -17,9 +17,10 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO, TYPE_CHECKING
 
+from repogen.files.temporary import temporary_directory
 from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ class ForkServer:
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the process; it imports the modules when the first worker is requested."""
+        """Start the process; it imports the modules when the first worker is requested.
+
+        Its directory for temporary files is private, as those of its workers: PyTorch finds one when it is imported.
+        """
+        self._resources = ExitStack()
+        temporary = self._resources.enter_context(temporary_directory())
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         with theirs:
@@ -51,7 +57,7 @@ class ForkServer:
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                env={**without_secrets(), **environment},
+                env={**without_secrets(), "TMPDIR": str(temporary), **environment},
             )
 
     def __enter__(self) -> Self:
@@ -63,6 +69,7 @@ class ForkServer:
         self._control.close()
         self._process.kill()
         self._process.wait()
+        self._resources.close()
 
     @property
     def pid(self) -> int:

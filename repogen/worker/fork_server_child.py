@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -118,6 +119,7 @@ def _become(request: dict[str, object], files: tuple[int, int, int], server: int
     os.close(log)
     environment = request["environment"]
     os.environ.update(environment if isinstance(environment, dict) else {})
+    tempfile.tempdir = None  # the worker's own directory is a different one
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()  # the random module does this itself
     sys.argv = ["", str(events), str(server)]

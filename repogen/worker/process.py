@@ -122,8 +122,6 @@ def _thread_settings(threads: int) -> dict[str, str]:
 
 def _run(job: Job, progress: Progress, cancelled: threading.Event, server: ForkServer | None) -> Outcome:
     environment = {
-        # By default torch keeps its cache among the temporary files.
-        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(job.work_dir / "inductor")),
         # HF_HOME may be shared, and transformers would import what another user created there
         "HF_MODULES_CACHE": str(job.work_dir / "huggingface"),
         **_thread_settings(job.threads),

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from repogen.errors import SpecError
+from repogen.files.temporary import temporary_directory
 from repogen.serving.environment import without_secrets
 from repogen.worker.log import read_log
 from repogen.worker.process_tree import memory_above
@@ -134,6 +135,9 @@ class InvalidEventError(SupervisionError):
 class SupervisedProcess:
     """A task in a process of its own; a context manager that kills the process and everything that it started.
 
+    Its temporary files are in a private directory, which is removed at the end: in a shared one, PyTorch would use the
+    headers that another user put into ``torchinductor_USER``, and compile and run what they contain.
+
     Args:
         task: What to run.
         cancelled: When set, ``events`` raises ``KeyboardInterrupt``.
@@ -141,6 +145,8 @@ class SupervisedProcess:
 
     Raises:
         KeyboardInterrupt: It was cancelled.
+        OSError: The directory for temporary files cannot be created.
+        SpecError: Another user could replace that directory.
     """
 
     def __init__(self, task: Task, cancelled: threading.Event | None = None, server: ForkServer | None = None) -> None:
@@ -150,20 +156,23 @@ class SupervisedProcess:
         self._deadline = float("inf")
         self._memory_kib: int | None = None
         self._next_memory_check = 0.0
-        read_end, write_end = os.pipe()
-        self._events = os.fdopen(read_end, "rb", buffering=0)
-        try:
-            with task.log.open("wb") as log:
-                forked = None
-                if server is not None:
-                    files = (log.fileno(), write_end)
-                    forked = server.start(task.module, {**ENVIRONMENT, **task.environment}, files, cancelled)
-                self._process: subprocess.Popen[bytes] | ForkedProcess = forked or _started(task, log, write_end)
-        except BaseException:
-            self._events.close()
-            raise
-        finally:
-            os.close(write_end)
+        self._resources = contextlib.ExitStack()
+        with self._resources:
+            temporary = self._resources.enter_context(temporary_directory())
+            read_end, write_end = os.pipe()
+            self._events = self._resources.enter_context(os.fdopen(read_end, "rb", buffering=0))
+            environment = {"TMPDIR": str(temporary), **ENVIRONMENT, **task.environment}
+            forked = None
+            try:
+                with task.log.open("wb") as log:
+                    if server is not None:
+                        forked = server.start(task.module, environment, (log.fileno(), write_end), cancelled)
+                    self._process: subprocess.Popen[bytes] | ForkedProcess = forked or _started(
+                        task, environment, log, write_end
+                    )
+            finally:
+                os.close(write_end)
+            self._resources = self._resources.pop_all()
         self._forked = forked
 
     def __enter__(self) -> Self:
@@ -172,8 +181,8 @@ class SupervisedProcess:
 
     def __exit__(self, *_: object) -> None:
         """Kill the process and everything that it started."""
-        self._kill()
-        self._events.close()
+        with self._resources:
+            self._kill()
         if self._forked is not None:
             self._forked.close()
 
@@ -264,7 +273,7 @@ class SupervisedProcess:
         return self._process.wait()
 
 
-def _started(task: Task, log: IO[bytes], write_end: int) -> subprocess.Popen[bytes]:
+def _started(task: Task, environment: Mapping[str, str], log: IO[bytes], write_end: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: a queue.py in the user's working directory must not replace the standard library's.
         [sys.executable, "-P", "-m", task.module, str(write_end), str(os.getpid())],
@@ -273,7 +282,7 @@ def _started(task: Task, log: IO[bytes], write_end: int) -> subprocess.Popen[byt
         stderr=log,
         pass_fds=(write_end,),
         start_new_session=True,
-        env={**without_secrets(), **ENVIRONMENT, **task.environment},
+        env={**without_secrets(), **environment},
     )
 
 

@@ -159,7 +159,7 @@ def _image_findings(config: ModelConfig) -> Iterator[Finding]:
 def _ragged_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.allow_ragged_batch and config.max_batch_size == 0:
-            message = f"input {tensor.name!r} has allow_ragged_batch, which has no effect with max_batch_size: 0"
+            message = f"input {tensor.name!r} has allow_ragged_batch, but max_batch_size is 0, so no rows are combined"
             hint = "remove allow_ragged_batch, or raise max_batch_size"
             yield Finding("RG124", "warning", message, hint, f"input[{index}].allow_ragged_batch")
         if tensor.optional and config.max_batch_size > 0 and is_onnx(config):

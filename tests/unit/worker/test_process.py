@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -440,6 +441,21 @@ def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: p
     outcome = run_worker(job(tmp_path, code), Silent(), threading.Event())
     with pytest.raises(SourceError, match=r"leaked \[\], 4 https://host/path"):
         outcome.model()
+
+
+@both
+def test_temporary_files_are_private(tmp_path: Path) -> None:
+    """PyTorch compiles and runs headers in ``torchinductor_USER``, which another user could create in /tmp."""
+    code = """
+        import tempfile
+        def build():
+            from torch._inductor.codecache import _HEADER_DIR
+            raise RuntimeError(f"{tempfile.gettempdir()} {os.path.dirname(os.path.dirname(_HEADER_DIR))}")
+    """
+    shared = re.escape(tempfile.gettempdir())
+    paths = re.search(rf"({shared}/repogen-\S+) ({shared}/repogen-[^/\s]+)", ended(tmp_path, code).message)
+    assert paths is not None
+    assert not Path(paths[1]).exists()
 
 
 def test_modules_of_transformers_are_private(tmp_path: Path) -> None:
