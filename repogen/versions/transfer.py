@@ -25,7 +25,7 @@ from repogen.files.work_limit import COMMAND_SECONDS, work_limit
 from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models
-from repogen.repository.layout import model_dir, models_of
+from repogen.repository.layout import model_dir, models_of, require_own_directories
 from repogen.repository.manifest import damaged_files
 from repogen.repository.ownership import require_built
 from repogen.repository.publish import publish, require_publishable
@@ -251,11 +251,16 @@ def _existing(target: Path, name: str, manifest: Manifest) -> int | None:
 
 
 def _confirmed(selected: _Selected, target: Path, signer: TrustedSigner | None, fetch: Fetch) -> _Selected:
-    """Return the selection without the target's version if that one is damaged, or not signed as required."""
+    """Return the selection without the target's version if that one is damaged, or not signed as required.
+
+    Raises:
+        PublishError: Another user could replace the target's version.
+    """
     name, number = selected.record.model, selected.existing
     if number is None:
         return selected
     model = model_dir(target, name)
+    require_own_directories(model)
     if damaged_files(model / str(number), selected.manifest):
         return replace(selected, existing=None)
     if signer is not None:

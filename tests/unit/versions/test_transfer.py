@@ -54,6 +54,17 @@ def bytes_of(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
+@pytest.mark.parametrize("path", ["m", "m/1"])
+def test_version_that_another_user_could_replace(source: Publisher, target: Publisher, path: str) -> None:
+    """In a directory such as /tmp, the same files in a directory of another user are not accepted as a copy."""
+    repogen.publish("m", source=source.repository, target=target.repository)
+    (target.repository / path).parent.chmod(0o1777)
+    os.chown(target.repository / path, 65534, -1)
+    with pytest.raises(RepogenError, match="belongs to another user") as caught:
+        repogen.publish("m", source=source.repository, target=target.repository)
+    assert caught.value.code == "publish.foreign-model"
+
+
 def test_same_bytes(source: Publisher, target: Publisher) -> None:
     """The copy has the same bytes and time under the next number; a version that is served already is not copied."""
     before = contents(source.repository)
