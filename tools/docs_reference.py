@@ -104,7 +104,7 @@ def cli_page() -> str:
     """Return the page with the help of every command."""
     parts = [
         "# Command line",
-        "`repogen COMMAND --help` prints the same text. `--debug` shows tracebacks and logs.",
+        "`repogen COMMAND --help` prints the same text. With `--debug`, a command shows tracebacks and logs.",
         SHELL_COMPLETION,
         "## Exit codes",
         "| Code | Meaning |\n|---:|---|\n"

@@ -199,7 +199,7 @@ def manifest_findings(version: Path) -> Iterator[Finding]:
         yield Finding("RG407", "warning", message, hint, path=path, security=True)
         return
     for line in damaged_files(version, manifest):
-        hint = "build the version again, or restore the file"
+        hint = "restore the file, or build a new version and delete this one"
         yield Finding("RG407", "error", f"version {version.name}: {line}", hint, path=str(version), security=True)
     for name in unlisted_files(version, manifest):
         if not may_be_imported(name, manifest):  # otherwise damaged_files contains it

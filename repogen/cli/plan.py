@@ -66,7 +66,8 @@ def plan(  # noqa: PLR0913 - one parameter per option
 
     For each model of SPEC (default: repogen.yaml): whether it is up to date, what changed, the models that it uses, and
     the time and memory that a build needs. A model is rejected if the state of the repository does not allow publishing
-    it, for example an ensemble with a step that is held. Writes nothing, and imports neither torch nor a model.
+    any version of it, for example an ensemble with a step that is held. Writes nothing, and imports neither torch nor a
+    model.
     """
     with handle_errors(debug=debug, as_json=as_json):
         loaded_spec = load_spec(spec_or_default(spec), target)

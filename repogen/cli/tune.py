@@ -119,10 +119,10 @@ def tune(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Search for the settings and passes that make MODEL fastest.
 
-    First builds the model with other optimization passes, without publishing it. In each trial, serves the published
-    version or one of these builds with other Triton settings, and measures it with NVIDIA's perf_analyzer. The chosen
-    config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C stops the
-    search and reports the best config so far; run the same command again to continue.
+    First builds the model with other optimization passes, without publishing it. Each trial serves the published
+    version, or one of these builds, with a different combination of Triton settings, and measures it with NVIDIA's
+    perf_analyzer. The chosen config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C stops
+    the search and reports the best config so far; run the same command again to continue.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:

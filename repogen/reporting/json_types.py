@@ -702,7 +702,7 @@ class BenchRowDocument(TypedDict):
     throughput: EstimateDocument
     """Rows per second; requests per second for a model that does not batch"""
     ratio: EstimateDocument | None
-    """Speedup over the baseline's row at this batch size and concurrency 1; null in that row, or if it is missing"""
+    """Speedup over the baseline's row at this batch size and concurrency 1; null in that row, or if there is none"""
     requests: int
     """Number of requests in all rounds"""
 

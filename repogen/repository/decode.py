@@ -115,6 +115,6 @@ def malformed(where: str, problem: str) -> MalformedRecordError:
     """Return the error that reports a problem in the file ``where``."""
     return MalformedRecordError(
         f"{where}: {problem}",
-        "the file was edited or truncated after repogen wrote it: restore the version directory, or build it again",
+        "the file was edited or truncated after repogen wrote it: restore it from a backup",
         where=where,
     )

@@ -122,7 +122,7 @@ class ExportSpec(Section):
     external_data: StrictBool = Field(default=False, description="Store weights in a separate file even below 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
         default=(),
-        description='"file.py:line" of each branch on tensor values of which tracing is allowed to keep only one side',
+        description='"file.py:line" of each branch on tensor values for which tracing may keep only one side',
     )
     custom_translations: str | None = Field(
         default=None, description='"ops.py:table": operator -> onnxscript function, for dynamo'

@@ -88,7 +88,11 @@ class InstanceGroupSpec(Section):
     )
     gpus: tuple[Count, ...] = Field(default=(), description="Numbers of the GPUs; all GPUs if omitted")
     name: TensorName | None = Field(default=None, description="Name of the group")
-    profile: tuple[Text, ...] = Field(default=(), description="TensorRT only: Triton rejects it for other backends")
+    profile: tuple[Text, ...] = Field(
+        default=(),
+        description="Rejected, because only Triton's TensorRT backend supports it; with tensorrt:, profiles follow "
+        "from the verified sizes",
+    )
     rate_limiter: RateLimiterSpec | None = None
     passive: StrictBool = Field(
         default=False, description="Whether the instances are loaded without receiving requests"
