@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -40,6 +41,11 @@ _ATTEMPTS = 4
 _POLL_SECONDS = 0.5
 _CONNECT = "run `ray status` on a node; if the cluster requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
 _END = ("end", "")
+_PROCESSES = Path("/proc")
+_GCS = b"--gcs-address="
+"""The argument of Ray's node process with the address of its cluster, in Ray 2.60."""
+_USERS = re.compile(rb"^Uid:\t([\d\t]+)$", re.MULTILINE)
+"""All users of a process; the owner of its directory in /proc is root if the process forbids ptrace."""
 # The path of a Unix socket has at most 107 bytes (unix(7)).
 _SOCKET = "/repogen-temporary-12345678/ray/session_2026-01-01_00-00-00_123456_1234567/sockets/plasma_store.1"
 _MAX_PARENT = 107 - len(_SOCKET)
@@ -98,20 +104,23 @@ class Ray:
 
         Without an address, Ray connects to the cluster that a file in ``/tmp/ray`` names, which any user of the machine
         may have written: it would receive the files of the models, and run code in this process through what it
-        returns. A new cluster has its sockets and files in ``/tmp/ray``, in which any user may rename and replace them.
-        It is therefore started explicitly, in a private directory. Ray 2.60 listens on all interfaces, and lets a new
-        cluster require a token. Sources: ``get_ray_address_from_environment``, ``try_to_create_directory`` and
+        returns. With ``auto``, Ray connects to the cluster of any user's process. A new cluster has its sockets and
+        files in ``/tmp/ray``, in which any user may rename and replace them. It is therefore started explicitly, in a
+        private directory. Ray 2.60 listens on all interfaces, and lets a new cluster require a token. Sources:
+        ``get_ray_address_from_environment``, ``find_gcs_addresses``, ``try_to_create_directory`` and
         ``enable_token_auth_by_default`` of Ray 2.60.
 
         Args:
-            address: The address; empty for RAY_ADDRESS, or a new cluster without that.
+            address: The address; ``auto`` for the cluster of this user or root that a node on this machine belongs to;
+                empty for RAY_ADDRESS, or a new cluster without that.
 
         Raises:
             OSError: The directory cannot be created.
+            SpecError: There is no such cluster, or more than one.
         """
         address = address or os.environ.get("RAY_ADDRESS", "")
-        if address:
-            yield {"address": address}
+        if address not in {"", "local"}:
+            yield {"address": _own_cluster() if address == "auto" else address}
             return
         parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
         if len(os.fsencode(parent)) > _MAX_PARENT:
@@ -293,6 +302,31 @@ def _kept_signal_handlers() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _own_cluster() -> str:
+    """Return the address of the cluster that a node on this machine belongs to, if this user or root runs the node.
+
+    Raises:
+        SpecError: There is no such cluster, or more than one.
+    """
+    trusted = {os.geteuid(), 0, Path("/").stat().st_uid}  # in a user namespace, root may have another number
+    addresses = set()
+    for process in _PROCESSES.glob("[0-9]*"):
+        with suppress(OSError):
+            users = _USERS.search((process / "status").read_bytes())
+            if users is None or not {int(user) for user in users[1].split()} <= trusted:
+                continue
+            program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if program.endswith(b"/raylet"):
+                addresses |= {text[len(_GCS) :].decode() for text in arguments if text.startswith(_GCS)}
+    if len(addresses) == 1:
+        return addresses.pop()
+    problem = "no Ray cluster" if not addresses else f"more than one Ray cluster ({', '.join(sorted(addresses))})"
+    raise _unusable(
+        f"{problem} was found on this machine whose processes belong to you or to root",
+        "set RAY_ADDRESS to the HOST:PORT of the cluster, or unset it to start a new one",
+    )
 
 
 def _unusable(message: str, hint: str, details: str = "") -> SpecError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -286,9 +287,32 @@ def test_cluster_that_the_user_names(address: str, variable: str, monkeypatch: p
         assert options == {"address": "10.0.0.1:6379"}
 
 
-def test_own_cluster_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("user", "is_used"), [(0, True), (65534, False)])
+def test_cluster_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, *, is_used: bool) -> None:
+    """With `auto`, Ray would connect to any user's cluster, and upload the spec's directory."""
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    script = f"import os, time; os.setuid({user}); print(flush=True); time.sleep(600)"
+    command = ["/any/raylet", "-c", script, "--gcs-address=192.0.2.1:6379"]
+    with subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (tmp_path / str(process.pid)).symlink_to(f"/proc/{process.pid}")  # no clusters of other tests
+        monkeypatch.setattr("repogen.executors.ray._PROCESSES", tmp_path)
+        try:
+            if is_used:
+                with Ray().connection("") as options:
+                    assert options == {"address": "192.0.2.1:6379"}
+            else:
+                with pytest.raises(SpecError, match="no Ray cluster was found"), Ray().connection(""):
+                    pass
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("address", ["", "local"])
+def test_own_cluster_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """Ray would use the cluster that a file in /tmp/ray names, and a directory that any user can write to."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("x" * 100)))
     (tmp_path / ("x" * 100)).mkdir()
     with Ray().connection("") as options:
