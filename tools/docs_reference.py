@@ -140,9 +140,9 @@ EXIT_CODES = {
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
     6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
     7: (
-        "The version could not be published, a required signature is missing or not valid (`verify`: 1), the "
-        "repository could not be read or written, the disk is full or no memory is left, or there are too many "
-        "processes or open files"
+        "The version could not be published, there is no version to roll back to, a required signature is missing or "
+        "not valid (`verify`: 1), the repository could not be read or written, the disk is full or no memory is left, "
+        "or there are too many processes or open files"
     ),
     8: (
         "MLflow could not be reached or returned an error, its files are missing, were modified or do not fit on the "

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     default="10m",
     show_default=True,
     metavar="TIME",
-    help="Time for builds with other optimization passes (at most half) and for the trials: 90s, 10m, 1h.",
+    help="Total time, such as 90s, 10m or 1h, for the trials and for builds with other optimization passes (at most "
+    "half of it).",
 )
 @click.option("--trials", type=Integer(1, 10_000), default=50, show_default=True, help="Maximum number of trials.")
 @click.option("--batch", type=Integer(1), default=1, show_default=True, help="Rows of each request.")
