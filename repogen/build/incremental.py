@@ -22,6 +22,7 @@ from repogen.repository.layout import (
     journal_path,
     latest_version,
     model_dir,
+    require_own_directories,
     stage_container,
     temporary_files,
     versions,
@@ -164,6 +165,7 @@ def newest_version(repository: Path, name: str) -> tuple[int, Manifest] | str:
         version = latest_version(directory)
         if version is None:
             return "no version is published"
+        require_own_directories(directory)
         manifest = read_manifest(directory / str(version))
         built_config, served_config = (config_bytes(folder) for folder in (directory / str(version), directory))
     except FileNotFoundError:

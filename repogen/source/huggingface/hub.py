@@ -52,15 +52,16 @@ def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
     """
     local = root / source.model
     if local.is_dir():
+        checkpoint = open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
+        require_own_code(checkpoint, root)
         if is_hub_id(source.model) and is_foreign_in_public(local, root):
             raise SourceError(
                 f"another user created the directory {source.model!r}, which would be used instead of the model on the "
                 "Hugging Face Hub",
-                "use a directory for the spec in which other users cannot create files",
+                f"if you trust the directory, write ./{source.model}; if not, use a directory for the spec in which "
+                "other users cannot create files",
                 code="working-directory.foreign",
             )
-        checkpoint = open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
-        require_own_code(checkpoint, root)
         return checkpoint
     if not is_hub_id(source.model):
         raise _not_found(f"directory not found: {source.model!r}", "paths are relative to the spec")

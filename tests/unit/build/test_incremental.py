@@ -76,6 +76,18 @@ def test_changed_file_must_be_built_again(
     assert ("a" in current(spec, ["a"], spec.repository)) == (file == "../models.py")
 
 
+@pytest.mark.parametrize("path", ["a", "a/1"])
+def test_version_of_another_user_is_not_up_to_date(spec: Spec, publish_version: Callable[..., Path], path: str) -> None:
+    """In a directory such as /tmp, another user can create a model with the manifest of a build of the same spec."""
+    publish_version(spec, "a")
+    assert "a" in current(spec, ["a"], spec.repository)
+    (spec.repository / path).parent.chmod(0o1777)
+    os.chown(spec.repository / path, 65534, -1)
+    (reasons,) = compare_models(spec, ["a"], spec.repository).values()
+    assert isinstance(reasons, tuple)
+    assert "belongs to another user" in reasons[0]
+
+
 def test_changed_spec_must_be_built_again(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
     """The other model of the spec is still up to date."""
     spec = write_spec(tmp_path, a=PLAIN, b=PLAIN)

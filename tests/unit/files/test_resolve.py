@@ -154,18 +154,18 @@ def test_nothing_is_left_if_init_fails(tmp_path: Path, monkeypatch: pytest.Monke
     (other / "models.py").write_text("mine", encoding="utf-8")
 
     def failing(path: Path) -> None:
-        if path.name == "repogen.yaml":
+        if path.name.startswith(".repogen.yaml-"):
             directory.rename(tmp_path / "moved")
             link(directory, str(other))
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    original = type(directory).unlink
+    original = type(directory).replace
 
-    def unlink(path: Path, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - Path's signature
+    def replace(path: Path, target: Path) -> Path:
         failing(path)
-        original(path, missing_ok)
+        return original(path, target)
 
-    monkeypatch.setattr(type(directory), "unlink", unlink)
+    monkeypatch.setattr(type(directory), "replace", replace)
     with pytest.raises(SpecError, match="No space left on device"):
         scaffold(directory, force=False)
     assert (other / "models.py").read_text(encoding="utf-8") == "mine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_directory_of_another_user_with_the_name_of_a_model(cache: Path, tmp_pat
     tmp_path.chmod(0o1777)
     directory = tmp_path / "team" / "classifier"
     directory.parent.mkdir()
-    next(cache.glob("models--*/snapshots/*")).rename(directory)
+    shutil.copytree(next(cache.glob("models--*/snapshots/*")), directory)
     os.chown(directory.parent, 65534, -1)
     result = load_in_process(tmp_path, {"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"})
     assert result["code"] == "working-directory.foreign"
