@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.api.spec import spec_of
+from repogen.api.spec import optional_spec
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.errors import SpecError
@@ -72,7 +72,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
     from repogen.bench.bench import BenchRequest  # noqa: PLC0415 - imports gRPC, which --help does not need
     from repogen.bench.bench import bench as measure  # noqa: PLC0415 - the same
 
-    loaded_spec = None if spec is None else spec_of(spec)
+    loaded_spec = optional_spec(spec)
     directory = repository if repository is not None or loaded_spec is None else loaded_spec.repository
     if directory is None:
         raise SpecError("neither a spec nor a repository was given", "pass --repository", code="bench.nothing")

@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.api.spec import spec_of
+from repogen.api.model_registry import open_registry
+from repogen.api.spec import optional_spec
 from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, Followed, SyncOptions
 from repogen.errors import RepogenError, machine_errors
 from repogen.registry.gates.flags import declared_gates, with_flags
-from repogen.registry.mlflow.uri import require_alias, tracking_of
+from repogen.registry.mlflow.uri import require_alias
 from repogen.registry.promotion import promote as promotion
 from repogen.registry.promotion.request import PromotionRequest
 from repogen.registry.sync import sync as syncing
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.promotion import History, PromotionReport
-    from repogen.artifacts.registry import ModelRegistry
     from repogen.artifacts.serving import Credentials
     from repogen.artifacts.sync import SyncReport
     from repogen.spec.models import Spec
@@ -76,14 +76,14 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
             are not valid.
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
-    loaded_spec = None if spec is None else spec_of(spec)
+    loaded_spec = optional_spec(spec)
     root = Path() if loaded_spec is None else loaded_spec.root
     effective_gates = with_flags(declared_gates(loaded_spec, name, required=spec_required), gates)
     other_names = () if loaded_spec is None or name in loaded_spec.models else tuple(loaded_spec.models)
     request = PromotionRequest(
         name, version, alias, effective_gates, root, server, dry_run, credentials, other_names=other_names
     )
-    return promotion.promote(_open_registry(loaded_spec, tracking_uri), request, progress or Silent())
+    return promotion.promote(open_registry(loaded_spec, tracking_uri), request, progress or Silent())
 
 
 def rollback_alias(
@@ -109,7 +109,7 @@ def rollback_alias(
         repogen.errors.GateError: There is no earlier version.
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
-    return promotion.rollback(_open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
+    return promotion.rollback(open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
 
 
 def history(
@@ -126,7 +126,7 @@ def history(
     Raises:
         repogen.errors.TrackingError: The registry cannot be reached.
     """
-    return promotion.history(_open_registry(spec, tracking_uri), name, alias)
+    return promotion.history(open_registry(spec, tracking_uri), name, alias)
 
 
 def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
@@ -168,22 +168,20 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         repogen.errors.TrackingError: The registry cannot be reached.
     """
     require_alias(alias)
-    loaded_spec = None if spec is None else spec_of(spec)
+    loaded_spec = optional_spec(spec)
     options, events = SyncOptions(alias, tuple(models), dry_run, prune, signer), progress or Silent()
 
     def fetch(path: Path) -> list[Path]:
         # a version that is served again is read before; `run` calls this for a repository in a store only
         require_synced(path, alias)
-        planned = syncing.sync(
-            _open_registry(loaded_spec, tracking_uri), path, replace(options, dry_run=True), Silent()
-        )
+        planned = syncing.sync(open_registry(loaded_spec, tracking_uri), path, replace(options, dry_run=True), Silent())
         changed = {version.model for version in planned.versions if version.action in CHANGES}
         archive = archive_dir(path)
         return [directory / name for directory in (path, archive) for name in changed]
 
     def action(path: Path) -> SyncReport:
         require_synced(path, alias)  # before mlflow is imported, which takes seconds
-        return syncing.sync(_open_registry(loaded_spec, tracking_uri), path, options, events)
+        return syncing.sync(open_registry(loaded_spec, tracking_uri), path, options, events)
 
     return run(own_default(repository), action, fetch=fetch, writes=True, progress=events)
 
@@ -235,7 +233,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
     from repogen.registry.webhook.signature import Verifier, secret_of  # noqa: PLC0415 - the same
 
     require_alias(alias)
-    loaded_spec = None if spec is None else spec_of(spec)
+    loaded_spec = optional_spec(spec)
     with receiving(listen, Verifier(secret_of(os.environ)), alias) as receiver:
         while True:
             report, error = None, None
@@ -249,9 +247,3 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
                 error = failure
             yield Followed(report, error, receiver.address, receiver.rejections())
             receiver.wait(interval)
-
-
-def _open_registry(spec: Spec | Path | str | None, tracking_uri: str | None) -> ModelRegistry:
-    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - imports mlflow
-
-    return open_registry(tracking_of(None if spec is None else spec_of(spec), tracking_uri, Path()))

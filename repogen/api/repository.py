@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.api.spec import spec_of
+from repogen.api.model_registry import open_registry
 from repogen.api.working_directory import own_default
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.prune import PruneOptions
@@ -17,7 +17,6 @@ from repogen.artifacts.transfer import PackageFormat, TransferOptions
 from repogen.errors import RepogenError, SpecError
 from repogen.files.temporary import temporary_directory
 from repogen.files.url import RepositoryUrl, is_model_uri, location
-from repogen.registry.mlflow.uri import tracking_of
 from repogen.registry.registered import find_version, registered_version
 from repogen.stores.open import open_store, open_url, run
 from repogen.stores.selection import everything
@@ -175,7 +174,7 @@ def diff(  # noqa: PLR0913 - one parameter per option of `repogen diff`
     if against is not None and is_model_uri(against):
         if after is not None:
             raise SpecError(f"with --against {against}, only one version of the repository can be specified")
-        registry = _open_registry(spec, tracking_uri)
+        registry = open_registry(spec, tracking_uri)
         with registered_version(registry, find_version(registry, name, str(against))) as registered:
             first = (registered.repository, registered.number)
             report = run(repository, lambda path: compare(name, first, (path, before)), fetch=fetch)
@@ -467,14 +466,8 @@ def _push_image(place: RepositoryUrl, name: str, options: TransferOptions, sourc
 def _configured_registry(spec: Spec | Path | str | None, tracking_uri: str | None) -> ModelRegistry | None:
     """Connect to the model registry, None if none is configured."""
     try:
-        return _open_registry(spec, tracking_uri)
+        return open_registry(spec, tracking_uri)
     except SpecError as error:
         if error.code != "tracking.no-uri":
             raise
         return None
-
-
-def _open_registry(spec: Spec | Path | str | None, tracking_uri: str | None) -> ModelRegistry:
-    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - few commands need it
-
-    return open_registry(tracking_of(None if spec is None else spec_of(spec), tracking_uri, Path()))

@@ -38,3 +38,12 @@ def spec_of(spec: Spec | Path | str, target: str | None = None) -> Spec:
         repogen.errors.SpecError: As ``load_spec``.
     """
     return spec if isinstance(spec, Spec) else load_spec(spec, target=target)
+
+
+def optional_spec(spec: Spec | Path | str | None) -> Spec | None:
+    """Return the same for a function that needs no spec.
+
+    Raises:
+        repogen.errors.SpecError: As ``load_spec``.
+    """
+    return None if spec is None else spec_of(spec)

@@ -473,7 +473,7 @@ def test_sync_command_deploys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     built, repository, registry = tmp_path / "built", tmp_path / "synced", SimulatedRegistry(tmp_path / "registry")
     for factor in (1.0, 2.0):
         registry.register(built / "scale" / str(publish_scaled(built, "scale", Scaled(factor))))
-    monkeypatch.setattr("repogen.api.registry._open_registry", lambda *_: registry)
+    monkeypatch.setattr("repogen.api.registry.open_registry", lambda *_: registry)
     monkeypatch.chdir(tmp_path)
     repository.mkdir()
 

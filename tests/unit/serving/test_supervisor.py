@@ -26,3 +26,12 @@ def test_files_of_a_server_are_private(tmp_path: Path) -> None:
     supervisor = spawn_supervised([sys.executable, "-c", _CREATE], tmp_path, log, "repogen-test")
     assert supervisor.wait(60) == 0
     assert log.read_text(encoding="utf-8").split() == ["600", "600", "600", "755"]
+
+
+def test_temporary_files_of_a_server_are_private(tmp_path: Path) -> None:
+    """Python models may use `torch.compile`, and another user could create ``torchinductor_USER`` in /tmp."""
+    log = tmp_path / "log"
+    code = "import tempfile; print(tempfile.gettempdir())"
+    supervisor = spawn_supervised([sys.executable, "-c", code], tmp_path, log, "repogen-test")
+    assert supervisor.wait(60) == 0
+    assert log.read_text(encoding="utf-8").strip() == str(tmp_path)

@@ -71,6 +71,9 @@ def test_correct_server_passes_every_check(simulated: Simulated) -> None:
         "still serves after rejected requests",
         "dynamic batching",
     ]
+    compared = {check.name for check in checks if check.max_abs_diff is not None}
+    batches = {f"batch {size}" for size in (1, 2, 3, 4, 8)}
+    assert compared == {"golden batch=3", *batches, "still serves after rejected requests"}
 
 
 def test_model_that_does_not_batch_has_no_batch_checks(simulated: Simulated) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedRegistry:
     """Return an empty registry, which the API uses."""
     simulated = SimulatedRegistry(tmp_path / "registry")
-    monkeypatch.setattr(api, "_open_registry", lambda *_: simulated)
+    monkeypatch.setattr(api, "open_registry", lambda *_: simulated)
     return simulated
 
 

@@ -124,7 +124,7 @@ def place(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     for number in (1, 2):
         registry.register(version_of_bytes(tmp_path / f"registered-{number}", "m", b"r%d" % number))
     registry.point("m", "champion", 1)
-    monkeypatch.setattr(api, "_open_registry", lambda *_: registry)
+    monkeypatch.setattr(api, "open_registry", lambda *_: registry)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "scratch").mkdir()

@@ -94,7 +94,7 @@ def main(home: Path) -> None:
     registry.register(version_of_bytes(home / "built" / "1", weights=b"1"), "champion")
     sync(registry, synced, SyncOptions("champion"), Silent())
     registry.register(version_of_bytes(home / "built" / "2", weights=b"2"), "champion")
-    registry_api._open_registry = lambda *_: registry  # noqa: SLF001 - instead of MLflow
+    vars(registry_api)["open_registry"] = lambda *_: registry  # instead of MLflow
     check(["sync", "--repository", str(synced), "--alias", "champion"], synced, output, state(synced))
     # as the next command of any kind, with enough files, which removes what others left
     sweep(target.repository, None)

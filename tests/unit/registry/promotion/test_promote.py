@@ -327,7 +327,7 @@ def test_name_that_is_similar_to_one_in_the_spec(
     registry: SimulatedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
 ) -> None:
     """It is suggested if the registry does not have the model, which need not be in the spec."""
-    monkeypatch.setattr(api, "_open_registry", lambda *_: registry)
+    monkeypatch.setattr(api, "open_registry", lambda *_: registry)
     spec = Spec(tmp_path / "repogen.yaml", tmp_path, "24.10", None, {"digits": MODEL}, {})
     with pytest.raises(SpecError, match="the registry does not have a model") as caught:
         api.promote(name, spec=spec, spec_required=False)
