@@ -41,7 +41,7 @@ def spec_of(spec: Spec | Path | str, target: str | None = None) -> Spec:
 
 
 def optional_spec(spec: Spec | Path | str | None) -> Spec | None:
-    """Return the same for a function that needs no spec.
+    """Return a spec as ``spec_of`` does, or None if the caller passes none.
 
     Raises:
         repogen.errors.SpecError: As ``load_spec``.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repogen.distribution import install_command
-from repogen.errors import MissingExtraError, SpecError, first_line
+from repogen.errors import MissingExtraError, RepogenError, SpecError, first_line
 from repogen.executors.interface import TaskLostError, unusable_file
 from repogen.executors.process import run_task
 from repogen.files import exists, is_plain_name
@@ -91,6 +91,8 @@ class Ray:
                 stack.callback(ray.shutdown)
                 with _kept_signal_handlers():
                     ray.init(**options, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+            except RepogenError:
+                raise
             except Exception as error:  # Ray raises `Exception` itself if a node starts too slowly
                 where = f"the Ray cluster {address}" if address else "Ray"
                 raise _unusable(f"{where} cannot be used: {first_line(error)}", _CONNECT) from error
@@ -322,9 +324,9 @@ def _own_cluster() -> str:
                 addresses |= {text[len(_GCS) :].decode() for text in arguments if text.startswith(_GCS)}
     if len(addresses) == 1:
         return addresses.pop()
-    problem = "no Ray cluster" if not addresses else f"more than one Ray cluster ({', '.join(sorted(addresses))})"
+    what = f"more than one Ray cluster ({', '.join(sorted(addresses))})" if addresses else "no Ray cluster"
     raise _unusable(
-        f"{problem} was found on this machine whose processes belong to you or to root",
+        f"{what} of yours or of root was found on this machine",
         "set RAY_ADDRESS to the HOST:PORT of the cluster, or unset it to start a new one",
     )
 

@@ -303,8 +303,14 @@ def test_cluster_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 with Ray().connection("") as options:
                     assert options == {"address": "192.0.2.1:6379"}
             else:
-                with pytest.raises(SpecError, match="no Ray cluster was found"), Ray().connection(""):
+                with (
+                    pytest.raises(
+                        SpecError, match=r"^no Ray cluster of yours or of root was found on this machine"
+                    ) as caught,
+                    Ray().open(Workplace(tmp_path, ()), ""),
+                ):
                     pass
+                assert caught.value.hint.startswith("set RAY_ADDRESS to the HOST:PORT of the cluster")
         finally:
             process.kill()
 
