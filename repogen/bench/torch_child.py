@@ -81,6 +81,7 @@ def _module(source: SourceModel) -> torch.nn.Module:
 
 def _compiled(module: torch.nn.Module) -> torch.nn.Module:
     """Compile a module for fixed sizes, which gives torch.compile its best case."""
+    torch.compiler.set_stance("default")  # repogen.source.torch.module changes it
     inner = module.module if isinstance(module, FlatModule) else module
     compiled = cast("torch.nn.Module", torch.compile(inner, dynamic=False))
     return module.of(compiled) if isinstance(module, FlatModule) else compiled

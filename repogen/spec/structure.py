@@ -182,6 +182,8 @@ def _section_hint(model: type[BaseModel], loc: KeyPath, known_keys: Sequence[str
 def _source_hint(key: str, kind: str, value: object) -> str:
     """Return the hint for a key that other kinds of source have; empty for others."""
     kinds = [other for other in source_kinds() if other != kind and key in source_options(other).model_fields]
+    if not kinds and key in _known_keys(ModelSpec, ()):
+        return "write it next to source:, not in it"
     suffix = value.rpartition(".")[2].lower() if isinstance(value, str) else ""
     if kind == "torch" and suffix.startswith("py:"):
         return f'write factory: "{printable(str(value))}"'

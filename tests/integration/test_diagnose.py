@@ -41,7 +41,6 @@ def test_custom_operator_with_translations(tmp_path: Path, new_project: Callable
     project = new_project(tmp_path)
     for name in ("models.py", "ops.py", "repogen.yaml"):
         shutil.copy(EXAMPLE / name, project.directory / name)
-    project.edit("../../build/custom_operator/", "")
     process = project.run("diagnose", "cubes", "--json")
     (model,) = json.loads(process.stdout)["models"]
     assert [(attempt["exporter"], attempt["ok"]) for attempt in model["exporters"]] == [

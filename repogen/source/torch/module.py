@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,7 @@ def prepare(
     _check_has_values(module)
     _check_not_quantized(module)
     module = module.cpu()
+    _run_functions_uncompiled()
     return module, (
         *notes,
         *_uncompile(module),
@@ -153,6 +155,15 @@ def _uncompile(module: torch.nn.Module) -> tuple[str, ...]:
                 setattr(child, key, original)
                 names.append(f"{name}.{key}".lstrip("."))
     return (f"removed torch.compile from {', '.join(names[:3])}",) if names else ()
+
+
+def _run_functions_uncompiled() -> None:
+    """Let functions that ``torch.compile`` wraps run eagerly in this process.
+
+    After an export of a module that calls such a function, the compiled code of the function can no longer be called.
+    """
+    if "torch._dynamo" in sys.modules:  # torch.compile imports it
+        torch.compiler.set_stance("force_eager")
 
 
 def _check_has_values(module: torch.nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import traceback
 from dataclasses import dataclass
@@ -462,7 +463,11 @@ def _forward_hint(error: BaseException, module: torch.nn.Module, tensors: Mappin
             "an integer input may exceed a table of the model, such as its vocabulary or positions: lower the upper "
             f"end of range: in the spec (largest values in this call: {largest})"
         )
-    if hint := _index_hint(tensors) if _NOT_INDICES.search(text) else _dtype_hint(text, module, tensors):
+    if hint := (
+        _index_hint(tensors)
+        if _NOT_INDICES.search(text)
+        else _dtype_hint(text, module, tensors) or _arguments_hint(error, module)
+    ):
         return hint
     frames = traceback.extract_tb(error.__traceback__)
     if (
@@ -481,6 +486,17 @@ def _forward_hint(error: BaseException, module: torch.nn.Module, tensors: Mappin
             "x.flatten(1) in the model instead of numbers from int(x.shape[0]), and trace it again"
         )
     return "correct inputs: or dims: in the spec, or the model"
+
+
+def _arguments_hint(error: BaseException, module: torch.nn.Module) -> str:
+    """Return the parameters of forward, if it does not accept the arguments; otherwise empty."""
+    if not isinstance(error, TypeError) or traceback.extract_tb(error.__traceback__)[-1].name != "_call_impl":
+        return ""  # nn.Module calls forward in _call_impl
+    parameters = ", ".join(inspect.signature(module.forward).parameters)
+    return (
+        f"the parameters of forward are ({parameters}): declare one input for each in inputs:, or return the arguments "
+        "of one call from the function in examples:"
+    )
 
 
 def _index_hint(tensors: Mapping[str, torch.Tensor]) -> str:

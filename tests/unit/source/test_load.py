@@ -255,6 +255,15 @@ def test_float_input_that_is_used_as_indices_is_named(load: Load, expression: st
     assert hint.startswith("input x is float32: if it is used as indices, declare int64 and a range")
 
 
+def test_wrong_number_of_arguments_points_to_the_parameters(load: Load) -> None:
+    """A function that returns a list of examples, not the arguments of one call, is a common mistake."""
+    several = "    def several():\n        return [(torch.ones(2, 4),), (torch.ones(3, 4),)]\n"
+    code = returning("x") + several
+    error = rejected(load, code, examples="models.py:several")
+    assert error.code == "source.user-code"
+    assert error.hint.startswith("the parameters of forward are (x): declare one input for each in inputs:, or return")
+
+
 def test_forward_that_accepts_a_dict_points_to_examples(load: Load) -> None:
     """The declared inputs are tensors; examples can contain a dict of them."""
     assert "set examples: to a callable" in rejected(load, returning('x["image"]')).hint

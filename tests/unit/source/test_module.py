@@ -77,6 +77,35 @@ def test_compiled_parts_are_restored() -> None:
     assert model._compiled_call_impl is None  # noqa: SLF001 - torch has no public way to ask
 
 
+def test_compiled_functions_run_uncompiled() -> None:
+    """An export breaks the compiled code of a function, and compiling takes long."""
+    calls: list[object] = []
+
+    def backend(graph: Any, inputs: object) -> Any:
+        calls.append(inputs)
+        return graph.forward
+
+    @torch.compile(backend=backend)
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    class Doubled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = double(x)
+            return result
+
+    try:
+        module, _ = prepare(Doubled().eval(), None)
+        x = torch.ones(2, 3)
+        torch.export.export(module, (x,), strict=False)
+        assert module(x).tolist() == [[2.0] * 3] * 2
+        assert calls == []
+    finally:
+        torch.compiler.set_stance("default")
+    assert double(x).tolist() == [[2.0] * 3] * 2
+    assert len(calls) == 1
+
+
 def test_quantized_module_is_rejected() -> None:
     """The hint is to quantize the ONNX file instead."""
     with pytest.raises(SourceError, match=r"^module '0' is quantized dynamically \(torch\.ao\.nn\.quantized") as caught:

@@ -64,6 +64,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD.replace('"models.py:build"', '"models.py:build", uri: "models:/m/1"'),
         ("3:42", "models.m.source.uri", "unknown key (it is a key of kind: mlflow)"),
     ),
+    "key of the model in its source": (
+        GOOD.replace('"models.py:build"', '"models.py:build", examples: "models.py:examples"'),
+        ("3:42", "models.m.source.examples", "unknown key (write it next to source:, not in it)"),
+    ),
     "key of several other sources": (
         GOOD.replace('"models.py:build"', '"models.py:build", path: weights'),
         (
