@@ -18,23 +18,21 @@ import os
 import re
 import sys
 from functools import cache
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.versions import REGISTERED, STEP
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
-from repogen.files.tree import walk
 from repogen.plugins import plugin_distributions
 from repogen.repository.digest import sha256_bytes, sha256_files
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.resources import templates_dir
 from repogen.spec.sources import MlflowSource
-from repogen.triton_config.render.template_files import rejection
+from repogen.triton_config.render.template_files import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from repogen.artifacts.built_model import ImportedCode
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
 GONE = "gone"
 
 _TEMPLATES = "*.pbtxt.j2"
-# More than any directory of overrides holds; a spec that names a home directory must not be hashed for hours.
-_MAX_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE = "file:", "dist:", "template:"
 SPEC_PART = "spec:"
 """Prefix of the keys with the parts of the model's block in the spec."""
@@ -243,15 +239,8 @@ def _template_files(spec: Spec) -> dict[str, Path]:
     """Return repogen's own templates, and all files of the overrides, because a template may include any of them."""
     files = {path.name: path for path in sorted(templates_dir().glob(_TEMPLATES))}
     if spec.templates is not None:
-        overrides = islice(_walk(spec.templates), _MAX_OVERRIDES)
-        files |= {path.relative_to(spec.templates).as_posix(): path for path in overrides}
+        files |= {path.relative_to(spec.templates).as_posix(): path for path in files_below(spec.templates)}
     return {f"{_TEMPLATE}{name}": path for name, path in files.items()}
-
-
-def _walk(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory that can be templates, in a fixed order, its own first."""
-    for folder, _, names in walk(directory):  # a linked directory is below this one, or can't be used
-        yield from (path for path in (folder / name for name in names) if not rejection(path, directory))
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,6 +18,7 @@ from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource, TorchSource, is_hub_id
 from repogen.spec.structure import Finding, PartialModel
+from repogen.triton_config.render.template_files import MAX_FILES, files_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +67,14 @@ def check_evaluation(reference: str, root: Path, path: tuple[str, ...]) -> Findi
 
 def check_templates(templates: str | None, root: Path) -> Findings:
     """Yield the problems of the directory with template overrides."""
-    if templates is not None and ("\0" in templates or not is_directory(root / templates)):
-        yield Finding(("templates",), f'directory "{printable(templates)}" does not exist', _RELATIVE_HINT)
+    if templates is None:
+        return
+    name = printable(templates)
+    if "\0" in templates or not is_directory(root / templates):
+        yield Finding(("templates",), f'directory "{name}" does not exist', _RELATIVE_HINT)
+    elif sum(1 for _ in islice(files_below(root / templates), MAX_FILES + 1)) > MAX_FILES:
+        what = f'directory "{name}" has more than {MAX_FILES} files'
+        yield Finding(("templates",), what, "use a directory that contains only templates")
 
 
 def check_repository(repository: str, templates: str | None, root: Path) -> Findings:

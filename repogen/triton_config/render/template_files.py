@@ -6,12 +6,17 @@ import stat
 from typing import TYPE_CHECKING
 
 from repogen.files import open_inside
+from repogen.files.tree import walk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MAX_BYTES = 2**20
 """Size limit of a template; repogen's own have a few KiB."""
+
+MAX_FILES = 1000
+"""Limit on the files of a directory of templates; all of them are hashed, because a template may include any."""
 
 
 def rejection(path: Path, directory: Path) -> str:
@@ -30,6 +35,12 @@ def rejection(path: Path, directory: Path) -> str:
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     return f"has more than {MAX_BYTES} bytes" if status.st_size > MAX_BYTES else ""
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Yield the files of a directory of templates that can be read, in a fixed order, its own first."""
+    for folder, _, names in walk(directory):  # a linked directory is below this one, or can't be used
+        yield from (path for path in (folder / name for name in names) if not rejection(path, directory))
 
 
 def read_template(path: Path, directory: Path) -> str:

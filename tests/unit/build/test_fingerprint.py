@@ -335,20 +335,6 @@ def test_every_file_of_the_overrides_is_an_input(project: Path) -> None:
     assert expected == reasons(old, project)
 
 
-def test_at_most_a_thousand_overrides_are_hashed(project: Path) -> None:
-    """Those in the directory itself first."""
-    parts = project / "templates" / "a"
-    parts.mkdir(parents=True)
-    for number in range(1100):
-        (parts / f"{number}").touch()
-    (project / "templates" / "config.pbtxt.j2").touch()
-    (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
-    templates = [key for key in recorded(project) if key.startswith("template:")]
-    expected = 1000 + 1  # repogen's own template of ensembles
-    assert expected == len(templates)
-    assert "template:config.pbtxt.j2" in templates
-
-
 def test_heavy_packages_and_the_model_are_not_imported(project: Path) -> None:
     """Finding what changed must be quick in a new process."""
     program = (

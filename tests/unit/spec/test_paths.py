@@ -52,6 +52,20 @@ def test_files_outside_of_the_spec_are_not_published(name: str, secret: Path, fo
         assert "copy it there" in text
 
 
+def test_number_of_templates(folder: Path, problems: Problems) -> None:
+    """All of them are hashed, so that no edit is missed."""
+    parts = folder / "templates" / "parts"
+    parts.mkdir(parents=True)
+    for index in range(1000):
+        (parts / f"{index}.j2").touch()
+    spec = "templates: templates\n" + TORCH % ""
+    (folder / "repogen.yaml").write_text(spec)
+    assert load_spec(folder / "repogen.yaml").templates == folder / "templates"
+    (parts / "1000.j2").touch()
+    expected = 'directory "templates" has more than 1000 files (use a directory that contains only templates)'
+    assert problems(spec) == [("1:1", "templates", expected)]
+
+
 def test_hard_link_to_a_file_that_others_may_not_read(folder: Path, problems: Problems) -> None:
     """Its other name may be that of a secret; a copy, and a hard link to a public file, are valid."""
     file = folder / "linked.txt"
