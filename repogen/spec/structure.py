@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -156,7 +157,9 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
         hint = (_source_hint(key, kind_of_source, value) if kind_of_source else "") or _section_hint(
             model, loc, known_keys
         )
-        return Finding(path, "unknown key", hint or nearest(key, known_keys))
+        hint = hint or nearest(key, known_keys)
+        is_of_a_pass = path[-3:-2] == ("optimize",) and not closest(key, known_keys)
+        return Finding(path, "unknown key", f"{hint}; a pass has its options under options:" if is_of_a_pass else hint)
     if kind in {"too_short", "value_error"}:
         what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
         return Finding(path, what)
@@ -288,9 +291,9 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
     for part in loc:
         if annotation is GatesSpec:
             annotation = gate_options(str(part))
-        elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        elif _is_model(annotation):
             field = annotation.model_fields.get(str(part))
-            annotation = _without_none(field.annotation) if field else None
+            annotation = _form(field.annotation) if field else None
         else:
             # A mapping or list: its last type argument other than `...` is the type of its values.
             arguments = [argument for argument in get_args(annotation) if argument is not ...]
@@ -299,7 +302,7 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
         return gate_names()
     if annotation is SourceOptions:
         return [key for kind in source_kinds() for key in source_options(kind).model_fields]
-    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+    if not _is_model(annotation):
         return []
     return [field.alias or name for name, field in annotation.model_fields.items()]
 
@@ -307,7 +310,15 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
 _SPECIAL: dict[str, Callable[[KeyPath, object], Finding]] = {"dtype": _bad_dtype, "source": _bad_kind}
 
 
-def _without_none(annotation: object) -> object:
-    if get_origin(annotation) in {dict, tuple}:
+def _form(annotation: object) -> object:
+    """Return the model, mapping or list among the forms that a value may have."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) not in {Union, UnionType}:
         return annotation
-    return next((argument for argument in get_args(annotation) if argument is not type(None)), annotation)
+    forms = [_form(argument) for argument in get_args(annotation)]
+    return next((form for form in forms if _is_model(form) or get_origin(form) in {dict, tuple}), None)
+
+
+def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

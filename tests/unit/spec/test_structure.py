@@ -68,6 +68,18 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD.replace('"models.py:build"', '"models.py:build", examples: "models.py:examples"'),
         ("3:42", "models.m.source.examples", "unknown key (write it next to source:, not in it)"),
     ),
+    "option of a pass next to its name": (
+        GOOD + "    optimize: [{name: int8-dynamic, exclude: [conv]}]\n",
+        (
+            "6:37",
+            "models.m.optimize[0].exclude",
+            "unknown key (use one of name, options, gain; a pass has its options under options:)",
+        ),
+    ),
+    "misspelled key of a pass": (
+        GOOD + "    optimize: [{name: int8-dynamic, option: {}}]\n",
+        ("6:37", "models.m.optimize[0].option", 'unknown key (did you mean "options"?)'),
+    ),
     "key of several other sources": (
         GOOD.replace('"models.py:build"', '"models.py:build", path: weights'),
         (
