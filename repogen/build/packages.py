@@ -225,6 +225,7 @@ def _resolve(requirements: Sequence[str], python: str, folder: Path) -> tuple[_W
 
 def _download(requested: Sequence[str], python: str, folder: Path) -> None:
     """Download wheels with pip."""
+    folder = folder.absolute()
     constraints = folder.with_suffix(".constraints")
     own = {canonicalize_name(Requirement(requirement).name) for requirement in requested}
     lines = [_NUMPY, *(line for name, line in _installed().items() if name not in own)]

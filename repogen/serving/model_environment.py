@@ -133,6 +133,7 @@ def _install(installation: Installation, packages: list[str], progress: Progress
 
 
 def _pip_install(installation: Installation, packages: list[str], part: Path) -> None:
+    part = part.absolute()
     constraints = part.parent / "constraints.txt"
     constraints.write_text(_CONSTRAINTS, encoding="utf-8")
     arguments = [

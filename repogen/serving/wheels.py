@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
 import zlib
@@ -51,7 +52,11 @@ _MAX_EXPANSION = 64
 _MAX_SMALL_WHEEL_BYTES = 2**28
 # zipfile unpacks as many bytes of any other as a block contains, whatever size is declared: gigabytes
 _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-_LOCAL_SOURCES = re.compile(r"(?:global|install|download|:env:)\.(?:find-links|(?:extra-)?index-url)=(.+)")
+_SETTING = re.compile(r"^(?P<section>global|install|download|:env:)\.(?P<name>[\w-]+)=(?P<value>.+)$", re.MULTILINE)
+_SOURCES = ("index-url", "extra-index-url", "find-links")
+_LISTS = frozenset({"extra-index-url", "find-links", "build-constraint", "constraint", "requirement"})
+_PATHS = frozenset({*_SOURCES, *_LISTS, "cache-dir", "cert", "client-cert", "log"})
+_PATH_VARIABLES = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "NETRC", "PIP_CONFIG_FILE")
 _PAGES = frozenset({".html", ".htm"})
 _INDEX = "simple"
 
@@ -145,6 +150,7 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
     Raises:
         ServerError: pip is missing or failed, or the digest differs from the lock's.
     """
+    folder = folder.absolute()
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     arguments = [
@@ -164,10 +170,11 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
     """Run pip with the user's configuration of indexes, but without the user's constraints; it builds nothing.
 
     Of the wheels on this machine, it reads those in directories of that configuration only, whatever an index links to.
-    Modules in the working directory do not replace those of Python.
+    Its working directory is empty: pip would use a directory ``https:/pypi.org/simple`` instead of the index of that
+    URL. Relative paths of the configuration are relative to repogen's working directory, as usual.
 
     Args:
-        arguments: pip's command, and its arguments.
+        arguments: pip's command, and its arguments; paths are absolute.
         folder: pip's temporary directory.
 
     Raises:
@@ -175,38 +182,73 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
     """
     options = ("--quiet", "--disable-pip-version-check")
     python = [python_with_pip(), "-P"]
-    environment = without_secrets() | {"TMPDIR": str(folder)}
+    environment = without_secrets() | {"TMPDIR": str(folder.absolute())}
     environment.pop("PIP_CONSTRAINT", None)
-    configuration = _run([*python, "-m", "pip", "config", "list", "--disable-pip-version-check"], environment)
-    if configuration.returncode != 0:  # pip would report the same
-        return configuration
-    directories = json.dumps([str(folder), *_local_sources(configuration.stdout)])
-    return _run([*python, limited_pip.__file__, directories, arguments[0], *options, *arguments[1:]], environment)
+    environment |= {name: str(Path(environment[name]).absolute()) for name in _PATH_VARIABLES if environment.get(name)}
+    with tempfile.TemporaryDirectory(dir=folder) as empty:
+        listing = [*python, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+        configuration = _run(listing, environment, empty)
+        if configuration.returncode != 0:  # pip would report the same
+            return configuration
+        settings = _path_settings(configuration.stdout, arguments[0])
+        environment |= {f"PIP_{name.replace('-', '_').upper()}": value for name, value in settings.items()}
+        directories = json.dumps([str(folder.absolute()), *_local_sources(settings)])
+        command = [*python, limited_pip.__file__, directories, arguments[0], *options, *arguments[1:]]
+        return _run(command, environment, empty)
 
 
-def _local_sources(configuration: str) -> list[str]:
-    r"""Return the directories that a configuration of pip names as indexes or for links.
+def _path_settings(configuration: str, command: str) -> dict[str, str]:
+    r"""Return the settings that can be paths, with absolute paths.
+
+    >>> _path_settings("global.cert='/ca.pem'\ndownload.cert='/own.pem'\ninstall.cert='/other.pem'", "download")
+    {'cert': '/own.pem'}
+    >>> _path_settings(":env:.find-links='/srv file:///mnt https://host/x'\nglobal.timeout='60'", "download")
+    {'find-links': '/srv file:///mnt https://host/x'}
+
+    Args:
+        configuration: What ``pip config list`` prints.
+        command: pip's command, which can have a section of its own.
+    """
+    values: dict[str, str] = {}
+    for section in ("global", command, ":env:"):  # later ones take precedence
+        for match in _SETTING.finditer(configuration):
+            if match["section"] == section and match["name"] in _PATHS:
+                values[match["name"]] = ast.literal_eval(match["value"])
+    return {
+        name: " ".join(map(_absolute, value.split())) if name in _LISTS else _absolute(value)
+        for name, value in values.items()
+    }
+
+
+def _absolute(source: str) -> str:
+    """Return a path or URL of pip's configuration with an absolute path; pip itself expands ``~``."""
+    return source if "://" in source or source.startswith(("~", "file:")) else str(Path(source).absolute())
+
+
+def _local_sources(settings: Mapping[str, str]) -> list[str]:
+    """Return the directories that a configuration of pip names as indexes or for links.
 
     An index that is a directory ``simple`` links to files in the directory above, and a page to files in its own.
 
-    >>> _local_sources("global.index-url='https://pypi.org/simple'\n:env:.find-links='/usr file:///srv/b%20c/x.html'")
+    >>> _local_sources({"index-url": "https://pypi.org/simple", "find-links": "/usr file:///srv/b%20c/x.html"})
     ['/usr', '/srv/b c/x.html', '/srv/b c']
-    >>> _local_sources("install.extra-index-url='file:///srv/mirror/simple/'")
+    >>> _local_sources({"extra-index-url": "file:///srv/mirror/simple/"})
     ['/srv/mirror/simple', '/srv/mirror']
     """
     directories = []
-    for source in " ".join(map(ast.literal_eval, _LOCAL_SOURCES.findall(configuration))).split():
+    for source in " ".join(settings.get(name, "") for name in _SOURCES).split():
         is_url = source.startswith("file:")
         name = url2pathname(urlsplit(source).path) if is_url else source
         path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path raises if there is no such user
-        if is_url or path.exists():
+        if is_url or path.is_absolute():
             directories += [path, *([path.parent] if path.suffix in _PAGES or path.name == _INDEX else [])]
     return list(map(str, directories))
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
+        cwd=cwd,
         env=environment,
         capture_output=True,
         text=True,

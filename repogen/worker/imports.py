@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import ImportedCode
+from repogen.files import raise_if_exhausted
+from repogen.files.paths import foreign_link_error
+from repogen.files.resolve import ForeignLinkError
 from repogen.repository.digest import sha256_file
 from repogen.source.interface import PUBLISHED_MODULE_PREFIX
 
@@ -52,9 +55,20 @@ def imported_code(root: Path, data: Iterable[Path] = (), began_ns: int | None = 
 
 
 def _digest(path: Path, began_ns: int | None) -> str:
-    digest = sha256_file(path)
-    # no user can set the ctime back
-    return EDITED if began_ns is not None and path.stat().st_ctime_ns > began_ns else digest
+    """Return the digest of a file, or ``EDITED``.
+
+    Raises:
+        SpecError: A symlink of another user, who does not own what it leads to, is on the way.
+    """
+    try:
+        digest = sha256_file(path)
+        # no user can set the ctime back
+        return EDITED if began_ns is not None and path.stat().st_ctime_ns > began_ns else digest
+    except ForeignLinkError as error:
+        raise foreign_link_error(error.link) from None
+    except OSError as error:  # it was removed
+        raise_if_exhausted(error)
+        return EDITED
 
 
 def _is_installed(path: Path, directories: tuple[str, ...]) -> bool:

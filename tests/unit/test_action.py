@@ -317,6 +317,19 @@ def test_install_skips_an_interpreter_that_has_this_repogen(tmp_path: Path) -> N
     assert "install 'maybe' is not one of auto, always, never" in program("install", tmp_path, INSTALL="maybe").stdout
 
 
+def test_pip_does_not_run_in_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip would use a directory ``https:/pypi.org/simple`` of a pull request as its index."""
+    stub = tmp_path / "modules" / "pip.py"
+    stub.parent.mkdir()
+    stub.write_text("import os\nprint(os.getcwd(), os.environ['PIP_FIND_LINKS'], os.environ['PIP_CONSTRAINT'])\n")
+    monkeypatch.setenv("PYTHONPATH", str(stub.parent))
+    monkeypatch.setenv("PIP_FIND_LINKS", "wheels https://example.com/wheels")
+    monkeypatch.setenv("PIP_CONSTRAINT", "/constraints.txt")
+    run = program("install", tmp_path, INSTALL="always", TORCH_INDEX="none")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.splitlines() == [f"/ {tmp_path}/wheels https://example.com/wheels /constraints.txt"] * 2
+
+
 def test_extras_are_names(tmp_path: Path) -> None:
     """No other text becomes part of the requirement that pip gets."""
     run = program("install", tmp_path, INSTALL="always", EXTRAS="s3], evil[x", TORCH_INDEX="none")

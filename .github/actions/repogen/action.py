@@ -5,6 +5,7 @@ The interpreter that builds the models runs it, before repogen is installed: it 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -16,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ _EXTRA = re.compile(r"[a-z][a-z0-9-]*")
 _SEPARATORS = re.compile(r"[\s,]+")
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]")
 """A job that runs the code of the models can write any name into its output, also commands for the runner."""
+_PIP_PATHS = ("PIP_CONFIG_FILE", "PIP_CONSTRAINT", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL")
 # -P: no file in the working directory is imported instead of repogen.
 _REPOGEN = (sys.executable, "-P", "-m", "repogen")
 
@@ -75,10 +76,21 @@ def install() -> None:
     extras = ",".join(dict.fromkeys(("build", "track", *_extras())))
     if _installs():
         index = _torch_index()
-        subprocess.run([*pip, *constraints, *(("--extra-index-url", index) if index else ()), "torch"], check=True)
-        subprocess.run([*pip, *constraints, f"{ROOT}[{extras}]"], check=True)
+        # In the checkout, pip would use a directory `https:/pypi.org/simple` instead of the index of that URL.
+        run = functools.partial(subprocess.run, check=True, cwd=ROOT.anchor, env=_pip_environment())
+        run([*pip, *constraints, *(("--extra-index-url", index) if index else ()), "torch"])
+        run([*pip, *constraints, f"{ROOT}[{extras}]"])
     if requirements := _input("REQUIREMENTS"):
         subprocess.run([*pip, "-r", requirements], check=True, cwd=_directory())
+
+
+def _pip_environment() -> dict[str, str]:
+    """Return the environment with absolute paths in the settings of pip."""
+    return dict(os.environ) | {
+        name: " ".join(word if "://" in word else str(Path(word).absolute()) for word in os.environ[name].split())
+        for name in _PIP_PATHS
+        if name in os.environ
+    }
 
 
 def _extras() -> list[str]:
@@ -138,7 +150,7 @@ def _diff(command: list[str]) -> int:
     return 0
 
 
-@cache
+@functools.cache
 def _comment_file() -> Path:
     """Return the file for the comment of this step: one for all models, in a new directory."""
     return Path(tempfile.mkdtemp(prefix="repogen-", dir=os.environ.get("RUNNER_TEMP"))) / "comment.md"

@@ -11,6 +11,7 @@ import sys
 import tarfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
@@ -26,7 +27,6 @@ from repogen.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHER = "3.10" if CURRENT != "3.10" else "3.12"
@@ -278,6 +278,44 @@ def test_an_index_cannot_name_a_wheel_of_this_machine(
             monkeypatch.setenv("PIP_FIND_LINKS", str(private))
             pack(("repogen-secret==1.0",), (CURRENT,), tmp_path / "packed")
             assert (tmp_path / "packed/result/packages/common/repogen_secret.py").is_file()
+
+
+def test_index_is_not_a_directory_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip reads a directory ``http:/HOST/simple/NAME`` instead of that URL; another user may have created it."""
+    wheel(tmp_path, "repogen_pure", "py3-none-any", {"repogen_pure.py": "IS_REAL = True\n"})
+    path = tmp_path / "repogen_pure-1.0-py3-none-any.whl"
+    working = tmp_path / "working"
+    working.mkdir()
+    wheel(working, "repogen_pure", "py3-none-any", {"repogen_pure.py": "IS_REAL = False\n"})
+    monkeypatch.chdir(working)
+    with (
+        served_index(path.name, f"/{path.name}", path.read_bytes(), []) as url,
+        served_index(path.name, f"/{path.name}", (working / path.name).read_bytes(), []) as other_url,
+    ):
+        planted = working / url / "repogen-pure"
+        planted.mkdir(parents=True)
+        (planted / "index.html").write_text(
+            f'<a href="{other_url.removesuffix("/simple")}/{path.name}">{path.name}</a>'
+        )
+        use_index(monkeypatch, url, tmp_path / "cache")
+        pack(("repogen-pure==1.0",), (CURRENT,), tmp_path / "packed")
+    assert (tmp_path / "packed/result/packages/common/repogen_pure.py").read_text() == "IS_REAL = True\n"
+
+
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_relative_directory_of_wheels(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_in_file: bool
+) -> None:
+    """It is relative to the working directory of repogen, as that of pip is."""
+    monkeypatch.chdir(tmp_path)
+    if is_in_file:
+        (tmp_path / "pip.conf").write_text(f"[global]\nfind-links = {index.name}\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
+        monkeypatch.delenv("PIP_FIND_LINKS")
+    else:
+        monkeypatch.setenv("PIP_FIND_LINKS", index.name)
+    pack(("repogen-old==1.0",), (CURRENT,), Path("packed"))
+    assert (tmp_path / "packed/result/packages/common/repogen_old.py").is_file()
 
 
 def test_rustc_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

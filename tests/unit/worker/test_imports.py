@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-from repogen.worker.imports import imported_code
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from repogen.errors import SpecError
+from repogen.worker.imports import EDITED, imported_code
+
+OTHER_USER = 65534
 
 
 def _install(site: Path, distribution: str, module: str) -> None:
@@ -72,3 +74,18 @@ def test_file_in_the_working_directory_is_not_that_of_a_module_of_pytorch(
     module.__file__ = "_ops.py"
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert "_ops.py" not in imported_code(tmp_path).files
+
+
+def test_file_that_was_removed_counts_as_edited(tmp_path: Path) -> None:
+    """For example a file of a Hugging Face directory, while the model is exported."""
+    assert imported_code(tmp_path, [tmp_path / "LICENSE"]).files["LICENSE"] == EDITED
+
+
+def test_link_of_another_user_is_an_error(tmp_path: Path) -> None:
+    """Its target may be a file that only this user can read."""
+    (tmp_path / "secret").touch()
+    (tmp_path / "LICENSE").symlink_to(tmp_path / "secret")
+    os.chown(tmp_path / "LICENSE", OTHER_USER, -1, follow_symlinks=False)
+    with pytest.raises(SpecError, match="LICENSE is a symlink of another user") as caught:
+        imported_code(tmp_path, [tmp_path / "LICENSE"])
+    assert caught.value.code == "foreign-link"
