@@ -27,7 +27,8 @@ def doctor(*, as_json: bool, debug: bool) -> None:
 
 
 @click.command()
-def schema() -> None:
+@debug_option
+def schema(*, debug: bool) -> None:
     """Print the JSON Schema of the spec, for editors."""
-    with handle_errors(debug=False):
+    with handle_errors(debug=debug):
         write_json(json_schema())

@@ -52,6 +52,7 @@ def build(seed: int) -> torch.nn.Module:
     return torch.nn.Linear(4, 4)
 """
 UPLOAD = """\
+[ -e "$INPUT_PATH" ] || exit 0
 mkdir -p "$KEPT/$INPUT_NAME"
 if [ -d "$INPUT_PATH" ]; then cp -r "$INPUT_PATH/." "$KEPT/$INPUT_NAME"; fi
 if [ -f "$INPUT_PATH" ]; then cp "$INPUT_PATH" "$KEPT/$INPUT_NAME"; fi
@@ -59,8 +60,11 @@ if [ -f "$INPUT_PATH" ]; then cp "$INPUT_PATH" "$KEPT/$INPUT_NAME"; fi
 DOWNLOAD = """\
 if [ -n "$INPUT_NAME" ]; then cp -r "$KEPT/$INPUT_NAME/." "${INPUT_PATH:-.}"; exit; fi
 mkdir -p "$INPUT_PATH"
-for artifact in "$KEPT"/$INPUT_PATTERN; do cp -r "$artifact" "$INPUT_PATH"; done
+set -- "$KEPT"/$INPUT_PATTERN
+if [ $# = 1 ]; then cp -r "$1/." "$INPUT_PATH"; exit; fi
+for artifact in "$@"; do cp -r "$artifact" "$INPUT_PATH"; done
 """
+"""As the action does it: a single artifact has no directory of its own."""
 STUBS = {"setup-python": "true", "upload-artifact": UPLOAD, "download-artifact": DOWNLOAD}
 
 
@@ -171,6 +175,16 @@ def test_matrix_workflow_joins_its_parts(hub: Hub) -> None:
     }
     parts = [files(hub.artifacts / f"part-{number}") for number in (1, 2)]
     assert sorted({path.partition("/")[0] for path in part} for part in parts) == [{"first"}, {"second"}]
+    assert files(hub.artifacts / "model_repository") == local_files(hub.project)
+
+
+def test_matrix_workflow_with_fewer_models_than_parts(hub: Hub) -> None:
+    """The only part is the whole repository."""
+    lines = hub.project.spec.read_text(encoding="utf-8").splitlines(keepends=True)
+    hub.project.spec.write_text("".join(line for line in lines if "second:" not in line), encoding="utf-8")
+    code, events = hub.act()
+    assert code == 0, messages(events)
+    assert len(list(hub.artifacts.glob("part-*"))) == 1
     assert files(hub.artifacts / "model_repository") == local_files(hub.project)
 
 
