@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
 from repogen.build.cache import user_cache
+from repogen.build.sent_files import require_own_directories
 from repogen.build.user_packages import user_packages
 from repogen.errors import ServerError
 from repogen.executors.interface import Workplace
@@ -147,7 +148,10 @@ def open_session(
         staging = stack.enter_context(prepare_stage_root(plan.repository, options.stage_dir))
         models = [plan.spec.models[name] for name in plan.pending]
         packages = user_packages(models, plan.spec.root) if executor.name != LOCAL else ()
-        running = stack.enter_context(executor.open(Workplace(plan.spec.root, _unused(plan), packages), address))
+        unused = _unused(plan)
+        if executor.name != LOCAL:
+            require_own_directories((plan.spec.root, *packages), plan.spec.root, unused)
+        running = stack.enter_context(executor.open(Workplace(plan.spec.root, unused, packages), address))
         triton: StartingTriton | None = None
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))

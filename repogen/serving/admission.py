@@ -133,7 +133,7 @@ def require_admitted(model: Path, text: str, published: Path | None = None) -> N
     existing = refusals(published, config) if published is not None and is_directory(published) else ()
     if reasons := (*load_refusals(model, config), *foreign_backend(model, config), *existing):
         raise ConfigError(
-            f"{model.name} would run code, or use files outside of its repository:\n" + "\n".join(reasons),
+            f"{model.name} would run code, or use files outside of its directory:\n" + "\n".join(reasons),
             "remove these files and settings; only Python models may contain code",
             code="config.not-admitted",
         )
@@ -151,14 +151,16 @@ def refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
 
 
 def _files_elsewhere(model: Path, config: ModelConfig) -> Iterator[str]:
-    """Yield the files that a model reads outside of its repository."""
+    """Yield the files that a model would read outside of its directory, or through links that leave the repository."""
     for field, name in model_filenames(config):
         if leaves(name.lstrip("/")):
             yield f"{field} {name!r} is outside of the version's directory"
     for file in data_files(config):
         path = model / file.path  # the model's directory may be a link itself
-        if leaves(file.path) or not (is_inside(path, model.parent) or is_inside(path, model)):
-            yield f"{file.field} {file.name!r} is outside of the repository"
+        if leaves(file.path):
+            yield f"{file.field} {file.name!r} is outside of the model's directory"
+        elif not (is_inside(path, model.parent) or is_inside(path, model)):
+            yield f"{file.field} {file.name!r} is a link that leads out of the repository"
     for path in _graph_files(model, config):
         yield from (f"{path.relative_to(model.parent)}{problem}" for problem in _external_problems(path))
 

@@ -28,6 +28,7 @@ from pydantic import TypeAdapter
 
 from repogen.errors import ServerError
 from repogen.files import open_regular
+from repogen.files.paths import is_own_place
 from repogen.repository.digest import sha256_file
 from repogen.serving import limited_pip
 from repogen.serving.environment import without_secrets
@@ -55,7 +56,7 @@ _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _SETTING = re.compile(r"^(?P<section>global|install|download|:env:)\.(?P<name>[\w-]+)=(?P<value>.+)$", re.MULTILINE)
 _SOURCES = ("index-url", "extra-index-url", "find-links")
 _LISTS = frozenset({"extra-index-url", "find-links", "build-constraint", "constraint", "requirement"})
-_PATHS = frozenset({*_SOURCES, *_LISTS, "cache-dir", "cert", "client-cert", "log"})
+_PATHS = frozenset({*_SOURCES, *_LISTS, "cache-dir", "cert", "client-cert"})
 _PATH_VARIABLES = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "NETRC", "PIP_CONFIG_FILE")
 _PAGES = frozenset({".html", ".htm"})
 _INDEX = "simple"
@@ -178,13 +179,14 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
         folder: pip's temporary directory.
 
     Raises:
-        ServerError: There is no pip.
+        ServerError: There is no pip; or its configuration has a relative path, and another user may have created that.
     """
     options = ("--quiet", "--disable-pip-version-check")
     python = [python_with_pip(), "-P"]
-    environment = without_secrets() | {"TMPDIR": str(folder.absolute())}
+    # another user may have made a link with the name of a log
+    environment = without_secrets() | {"TMPDIR": str(folder.absolute()), "PIP_LOG": os.devnull}
     environment.pop("PIP_CONSTRAINT", None)
-    environment |= {name: str(Path(environment[name]).absolute()) for name in _PATH_VARIABLES if environment.get(name)}
+    environment |= {name: _absolute(environment[name]) for name in _PATH_VARIABLES if environment.get(name)}
     with tempfile.TemporaryDirectory(dir=folder) as empty:
         listing = [*python, "-m", "pip", "config", "list", "--disable-pip-version-check"]
         configuration = _run(listing, environment, empty)
@@ -221,8 +223,22 @@ def _path_settings(configuration: str, command: str) -> dict[str, str]:
 
 
 def _absolute(source: str) -> str:
-    """Return a path or URL of pip's configuration with an absolute path; pip itself expands ``~``."""
-    return source if "://" in source or source.startswith(("~", "file:")) else str(Path(source).absolute())
+    """Return a path or URL of pip's configuration with an absolute path; pip itself expands ``~``.
+
+    Raises:
+        ServerError: The path is relative, and another user may have created what it names.
+    """
+    if "://" in source or source.startswith(("/", "~", "file:")):
+        return source
+    path = Path(source).absolute()
+    if not is_own_place(path):
+        raise ServerError(
+            f"pip's configuration has the relative path {source!r}, and other users can create files in the working "
+            "directory",
+            "use an absolute path, or another working directory",
+            code="working-directory.foreign",
+        )
+    return str(path)
 
 
 def _local_sources(settings: Mapping[str, str]) -> list[str]:

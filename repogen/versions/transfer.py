@@ -288,7 +288,7 @@ def _require_loadable(staged: Sequence[StagedVersion], target: Path, *, allow_br
         existing = refusals(published, config) if is_directory(published) else ()
         if reasons := (*read_refusals(version.model_dir), *foreign_backend(version.model_dir, config), *existing):
             raise PublishError(
-                f"{version.name} would run code, or read files outside of the repository: {'; '.join(reasons)}",
+                f"{version.name} would run code, or read files outside of its directory: {'; '.join(reasons)}",
                 "if you trust the version, copy it by hand",
                 code="publish.refused",
             )

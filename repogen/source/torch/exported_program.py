@@ -15,6 +15,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from repogen.artifacts.source import Eager, Program, SourceModel
 from repogen.artifacts.tensors import DTYPES, Signature
 from repogen.errors import SourceError, first_line
+from repogen.files.private_file import private_file
 from repogen.source.common.call import Call, Placeholder
 from repogen.source.common.examples import to_array
 from repogen.source.common.formats import check_archive
@@ -50,10 +51,10 @@ def load_program(request: SourceRequest[TorchExportSource]) -> SourceModel:
         SourceError: The file is not such a program, could run code, or its inputs or outputs cannot be used.
     """
     model, root = request.model, request.root
-    path = root / request.options.path
-    check_archive(path, "torch_export")
-    scan_program(path)
-    program = _load(path)
+    with private_file(root / request.options.path) as path:
+        check_archive(path, "torch_export")
+        scan_program(path)
+        program = _load(path)
     _check_not_training(program, request.options.path)
     graph_inputs, call = _user_inputs(program)
     inputs = find_graph_inputs(graph_inputs, model, root, _stored_examples(program, graph_inputs)).with_call(call)

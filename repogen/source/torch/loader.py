@@ -11,6 +11,7 @@ import torch
 
 from repogen.artifacts.source import Script, SourceModel
 from repogen.errors import SourceError
+from repogen.files.private_file import private_file
 from repogen.source.common.formats import check_archive
 from repogen.source.common.inputs import find_inputs
 from repogen.source.torch.eager import examine, source_from_module
@@ -92,7 +93,8 @@ def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
 def _load_archive(request: SourceRequest[TorchScriptSource], *, keep_bfloat16: bool) -> SourceModel:
     path = request.root / request.options.path
     try:
-        script_module = load_script(path)
+        with private_file(path) as own:
+            script_module = load_script(own)
     except SourceError:
         raise
     except Exception as error:

@@ -318,6 +318,29 @@ def test_relative_directory_of_wheels(
     assert (tmp_path / "packed/result/packages/common/repogen_old.py").is_file()
 
 
+@pytest.mark.parametrize("name", ["PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE", "PIP_CERT"])
+def test_relative_path_in_a_public_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another user may have created what it names."""
+    public = tmp_path / "public"
+    public.mkdir()
+    public.chmod(0o1777)
+    monkeypatch.chdir(public)
+    monkeypatch.setenv(name, "wheels")
+    with pytest.raises(ServerError, match="has the relative path 'wheels', and other users can create") as caught:
+        pack(("repogen-old==1.0",), (CURRENT,), tmp_path / "packed")
+    assert caught.value.code == "working-directory.foreign"
+
+
+def test_log_of_pip_is_not_written(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link of another user may have its name."""
+    monkeypatch.setenv("PIP_LOG", str(tmp_path / "pip.log"))
+    assert index.is_dir()
+    pack(("repogen-old==1.0",), (CURRENT,), tmp_path / "packed")
+    assert not (tmp_path / "pip.log").exists()
+
+
 def test_rustc_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip runs it for its user agent, and rustup's proxy would run what a file above the working directory names."""
     program = tmp_path / "bin" / "rustc"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +19,12 @@ from torch.export import Dim
 from repogen.artifacts.source import DimRange, Eager, Program, SourceModel
 from repogen.errors import SourceError
 from repogen.source.load import load_source
+from repogen.source.torch import exported_program
 from repogen.source.torch.scan_program import scan_program
 from repogen.spec.models import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 SELF = "__self__"
@@ -428,3 +430,21 @@ def test_reference_matches_the_module(program: Path) -> None:
         expected = module(torch.from_numpy(inputs["x"]), torch.from_numpy(inputs["ids"]), 3, extra={"shift": shift})
     logits: Any = source.reference(inputs)["logits"]
     np.testing.assert_allclose(logits, np.asarray(expected["logits"]), rtol=1e-5)
+
+
+def test_file_that_is_exchanged_after_the_scan(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may rename files in the directory; what was scanned is loaded."""
+    mark = tmp_path / "ran"
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    path = Path(shutil.copy(program, shared))
+    other = _rewritten(program, shared / "other.pt2", lambda name, old: _pickled(mark) if "sample" in name else old)
+
+    def scan(scanned: Path) -> None:
+        scan_program(scanned)
+        other.replace(path)
+
+    monkeypatch.setattr(exported_program, "scan_program", scan)
+    assert len(load(path).signature.inputs) == 3
+    assert not mark.exists()

@@ -18,6 +18,7 @@ from torch.ao.quantization import quantize_fx
 
 from repogen.errors import SourceError
 from repogen.source.load import load_source
+from repogen.source.torch import scan_script
 from repogen.source.torch.scan_script import load_script, unsafe_operator
 from repogen.spec.models import ModelSpec
 
@@ -138,6 +139,26 @@ def test_file_operators(tmp_path: Path, kind: type[_OfFile]) -> None:
         load(tmp_path)
     assert caught.value.code == "source.archive"
     assert "could read or write any of your files" in caught.value.message
+    assert not mark.exists()
+
+
+def test_archive_that_is_exchanged_after_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may rename files in the directory; what was scanned is loaded."""
+    mark = tmp_path / "mark"
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for name, module in (("model.pt", nn.Linear(4, 4)), ("other.pt", Restored(str(mark)))):
+        script: Any = torch.jit.script(module.eval())
+        torch.jit.save(script, shared / name)
+    scan_members = scan_script._scan_members  # noqa: SLF001 - between it and the load, the archive is exchanged
+
+    def scan(path: Path) -> None:
+        scan_members(path)
+        (shared / "other.pt").replace(shared / "model.pt")
+
+    monkeypatch.setattr(scan_script, "_scan_members", scan)
+    load(shared)
     assert not mark.exists()
 
 
