@@ -187,11 +187,12 @@ def _external(proto: onnx.ModelProto, path: Path) -> Iterator[Finding]:
         if entry.location not in problems:
             problems[entry.location] = misplaced(path, entry.location)
         problem = problems[entry.location]
-        if problem == OUTSIDE_LINK and is_file(path.parent / entry.location):
-            continue  # ONNX Runtime follows symlinks; another rule reports those that leave the repository
+        # ONNX Runtime follows symlinks; repogen does not load such a model
+        is_link = problem == OUTSIDE_LINK and is_file(path.parent / entry.location)
         problem = f"{problem}: {entry.location!r}" if problem else cut_short(path, entry)
         if problem and entry.location not in reported:
             reported.add(entry.location)
             message = f"the external data of {path.name} {problem}"
             hint = "keep the data file next to the model, and export or copy both together"
-            yield Finding("RG211", "error", message, hint, security=leads_out(entry.location))
+            is_elsewhere = is_link or leads_out(entry.location)
+            yield Finding("RG211", "warning" if is_link else "error", message, hint, security=is_elsewhere)
