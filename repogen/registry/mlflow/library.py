@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from repogen.files import open_regular
+from repogen.files.paths import cache_directory
 from repogen.files.resolve import directory_to_write
 from repogen.responses import ResponseError, limited_adapter, require_size, without_netrc
 
@@ -76,7 +77,7 @@ with warnings.catch_warnings():
     from mlflow.tracking._tracking_service import utils as tracking_servers
     from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException as UnsupportedURIError
     from mlflow.types import Schema, TensorSpec
-    from mlflow.utils import request_utils
+    from mlflow.utils import file_utils, request_utils
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.file_utils import local_file_uri_to_path
     from requests import RequestException  # installed with mlflow
@@ -176,12 +177,26 @@ def _keep_local_directories() -> None:
     setattr(LocalArtifactRepository, LocalArtifactRepository.log_artifact.__name__, log_artifact)
 
 
+def _keep_locks_private() -> None:
+    """Lock the creation of tables in the user's cache: in ``/tmp``, MLflow would open a link of another user."""
+    lock: Any = file_utils.ExclusiveFileLock
+
+    class PrivateLock(lock):  # type: ignore[misc] # of MLflow
+        def __init__(self, path: str) -> None:
+            directory = cache_directory(None) / "mlflow"
+            directory.mkdir(parents=True, exist_ok=True)
+            super().__init__(str(directory / Path(path).name))
+
+    setattr(file_utils, lock.__name__, PrivateLock)
+
+
 _limit_responses()
 _ignore_netrc()
 _limit_parts()
 _limit_uploaded_parts()
 _limit_local_files()
 _keep_local_directories()
+_keep_locks_private()
 
 __all__ = [
     "Dataset",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from hashlib import md5
 from typing import TYPE_CHECKING
 
 import pytest
+from mlflow.store.db.utils import _safe_initialize_tables
 from sqlalchemy import create_engine, text
 
 from repogen.artifacts.tracking import Tracking
+from repogen.registry.mlflow import library
 from repogen.registry.mlflow.client import connect
 from repogen.registry.mlflow.database import pin
 
@@ -61,3 +65,20 @@ def test_link_of_the_user(tmp_path: Path) -> None:
         with create_engine(f"sqlite:///{tmp_path}/link/tracking.db").begin() as connection:
             connection.execute(text("CREATE TABLE a(x)"))
         assert (tmp_path / target / "tracking.db").exists()
+
+
+def test_lock_of_the_tables_is_not_in_a_public_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With workspaces, MLflow opens a lock with a predictable name; a link of another user could have it."""
+    assert library.mlflow is not None  # it changes MLflow
+    private, public = tmp_path / "private", tmp_path / "public"
+    private.write_text("keep", encoding="utf-8")
+    public.mkdir()
+    database = tmp_path / "m.db"
+    engine = create_engine(f"sqlite:///{database}")
+    name = f"db_init_lock-{md5(str(engine.url).encode(), usedforsecurity=False).hexdigest()}"
+    (public / name).symlink_to(private)
+    monkeypatch.setattr(tempfile, "tempdir", str(public))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    _safe_initialize_tables(engine)
+    assert private.read_text(encoding="utf-8") == "keep"
+    assert (tmp_path / "cache" / "repogen" / "mlflow" / name).is_file()
