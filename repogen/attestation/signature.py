@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.versions import Manifest
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_MISMATCH = re.compile(r"Hash mismatch for '([^']+)'")
 SIGNATURE_CODE = "verify.signature"
 """The code of the error for a version or model without the required signature."""
 _SIGN_HINT = (
@@ -192,6 +194,8 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
         if isinstance(error, AttributeError | TypeError | LookupError):  # the library expects other fields
             required = "key" if signer.public_key else "certificate" if signer.certificates else "identity"
             return f"{SIGNATURE_FILE} is not valid: it is damaged, or was not made with a {required}"
+        if changed := _MISMATCH.findall(str(error)):
+            return f"{SIGNATURE_FILE} is not valid: it was made for other content of {', '.join(sorted(changed))}"
         return f"{SIGNATURE_FILE} is not valid: {str(error) or type(error).__name__}"
 
 

@@ -247,6 +247,19 @@ def test_other_and_missing_signatures_are_findings(publisher: Publisher, tmp_pat
     assert [version.signed for version in model.versions] == [True, False]
 
 
+def test_signature_of_another_version_names_the_files_that_differ(publisher: Publisher, tmp_path: Path) -> None:
+    """It is short: no digests."""
+    publisher.publish()
+    publisher.publish(weights=b"2")
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", 1, key=key, repository=publisher.repository)
+    model = publisher.repository / "m"
+    shutil.copy(model / "1" / "model.sig", model / "2")
+    (finding,) = repogen.verify(publisher.repository, signer=signer).findings
+    assert finding.version == 2
+    assert re.fullmatch(r"model\.sig is not valid: it was made for other content of [\w., ]+", finding.message)
+
+
 @pytest.mark.parametrize("hostile", ["fifo", "directory", "link", "garbage", "empty"])
 def test_hostile_signatures_are_findings(publisher: Publisher, tmp_path: Path, hostile: str) -> None:
     """None is waited for, followed out of memory limits, or a bug of repogen."""
