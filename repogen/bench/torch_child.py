@@ -56,7 +56,7 @@ def _load(job: TorchJob) -> tuple[torch.nn.Module, SourceModel]:
     module = _module(source)
     _check_outputs(source, job)
     torch.backends.mha.set_fastpath_enabled(True)  # as PyTorch has it; the reference runs without it
-    return (_compiled(module) if job.compiled else module), source
+    return (compile_module(module) if job.compiled else module), source
 
 
 def _warm_up(calls: Mapping[int, Call], *, compiled: bool) -> str:
@@ -79,7 +79,7 @@ def _module(source: SourceModel) -> torch.nn.Module:
             raise BenchError("its source has no PyTorch module", code="bench.runner")
 
 
-def _compiled(module: torch.nn.Module) -> torch.nn.Module:
+def compile_module(module: torch.nn.Module) -> torch.nn.Module:
     """Compile a module for fixed sizes, which gives torch.compile its best case."""
     torch.compiler.set_stance("default")  # repogen.source.torch.module changes it
     inner = module.module if isinstance(module, FlatModule) else module

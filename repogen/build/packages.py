@@ -166,7 +166,7 @@ def pack(requirements: Sequence[str], pythons: Sequence[str], directory: Path) -
 
     Raises:
         SourceError: pip cannot find wheels that fit together, a wheel is damaged, or they contain too many files.
-        ServerError: There is no pip.
+        ServerError: pip is not installed.
     """
     shutil.rmtree(directory, ignore_errors=True)
     result, downloads = directory / "result", directory / "wheels"

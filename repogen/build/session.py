@@ -147,9 +147,10 @@ def open_session(
     with ExitStack() as stack:
         staging = stack.enter_context(prepare_stage_root(plan.repository, options.stage_dir))
         models = [plan.spec.models[name] for name in plan.pending]
-        packages = user_packages(models, plan.spec.root) if executor.name != LOCAL else ()
+        packages: tuple[Path, ...] = ()
         unused = _unused(plan)
         if executor.name != LOCAL:
+            packages = user_packages(models, plan.spec.root)
             require_own_directories((plan.spec.root, *packages), plan.spec.root, unused)
         running = stack.enter_context(executor.open(Workplace(plan.spec.root, unused, packages), address))
         triton: StartingTriton | None = None

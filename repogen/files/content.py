@@ -8,7 +8,7 @@ import stat
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from repogen.files.paths import is_below, leads_out, real_path
 from repogen.files.resolve import open_file
@@ -26,6 +26,9 @@ _MAX_HOLES = 2**30
 """Bytes of all files of a command that may be without space on the disk, in addition to as many as have space."""
 _BLOCK = 512
 """Bytes of a block in the status of a file, on any filesystem."""
+
+_COPIED = 2**20
+"""Bytes that are copied at a time."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _DIRECTORIES: ContextVar[tuple[Path, ...]] = ContextVar("directories", default=())
@@ -202,6 +205,13 @@ def read_stream(stream: BufferedReader, limit: int) -> bytes:
     if len(content) > size:
         raise ContentError("grew while it was read")
     return content
+
+
+def copy_bytes(reader: IO[bytes], writer: IO[bytes], size: int) -> None:
+    """Copy at most ``size`` bytes; a copy to the end of the file would not end while another user adds bytes."""
+    while size > 0 and (block := reader.read(min(_COPIED, size))):
+        writer.write(block)
+        size -= len(block)
 
 
 def write_new(path: Path, content: bytes) -> None:

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.files.content import open_regular
+from repogen.files.content import copy_bytes, open_regular
 from repogen.files.paths import is_own_place, is_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_BLOCK = 2**20
 
 
 @contextmanager
@@ -35,8 +33,5 @@ def private_file(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
         with open_regular(path) as reader, copy.open("xb") as writer:
-            remaining = os.fstat(reader.fileno()).st_size  # another user could append to the file without end
-            while remaining > 0 and (block := reader.read(min(_BLOCK, remaining))):
-                writer.write(block)
-                remaining -= len(block)
+            copy_bytes(reader, writer, os.fstat(reader.fileno()).st_size)
         yield copy

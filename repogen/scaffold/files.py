@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.files import MAX_GRAPH_BYTES, is_file, open_inside, read_bytes, read_text, reason
+from repogen.files.content import copy_bytes
 from repogen.files.paths import has_trusted_owner
 from repogen.files.resolve import directory_to_write
 from repogen.resources import templates_dir
@@ -37,7 +38,6 @@ _BUILD = "build/"
 """Directory next to the spec, into which builds write their reports."""
 _TRACKED = ("mlflow.db", "mlartifacts/")
 """What builds write next to the spec if they are tracked there."""
-_BLOCK = 2**20
 ACTION = "triton-repogen/repogen"
 """The GitHub repository of repogen's action and reusable workflow."""
 
@@ -308,10 +308,7 @@ def _links(path: Path, directory: Path) -> tuple[Path, ...]:
 def _copy(source: CopiedFile, writer: IO[bytes]) -> None:
     """Copy a regular file up to the size that it has at the start."""
     with open_inside(source.path, source.directory, source.root) as reader:
-        left = os.fstat(reader.fileno()).st_size
-        while block := reader.read(min(left, _BLOCK)):
-            writer.write(block)
-            left -= len(block)
+        copy_bytes(reader, writer, os.fstat(reader.fileno()).st_size)
 
 
 def _is_same_code(path: Path, text: str) -> bool:

@@ -179,7 +179,8 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
         folder: pip's temporary directory.
 
     Raises:
-        ServerError: There is no pip; or its configuration has a relative path, and another user may have created that.
+        ServerError: pip is not installed, or its configuration has a relative path, and another user may have created
+            what it names.
     """
     options = ("--quiet", "--disable-pip-version-check")
     python = [python_with_pip(), "-P"]

@@ -323,11 +323,12 @@ def test_pip_does_not_run_in_the_checkout(tmp_path: Path, monkeypatch: pytest.Mo
     stub.parent.mkdir()
     stub.write_text("import os\nprint(os.getcwd(), os.environ['PIP_FIND_LINKS'], os.environ['PIP_CONSTRAINT'])\n")
     monkeypatch.setenv("PYTHONPATH", str(stub.parent))
-    monkeypatch.setenv("PIP_FIND_LINKS", "wheels https://example.com/wheels")
+    monkeypatch.setenv("PIP_FIND_LINKS", "wheels https://example.com/wheels ~/wheels file:wheels")
     monkeypatch.setenv("PIP_CONSTRAINT", "/constraints.txt")
     run = program("install", tmp_path, INSTALL="always", TORCH_INDEX="none")
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.splitlines() == [f"/ {tmp_path}/wheels https://example.com/wheels /constraints.txt"] * 2
+    links = f"{tmp_path}/wheels https://example.com/wheels ~/wheels file:wheels"
+    assert run.stdout.splitlines() == [f"/ {links} /constraints.txt"] * 2
 
 
 def test_extras_are_names(tmp_path: Path) -> None:

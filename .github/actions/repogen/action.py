@@ -5,7 +5,6 @@ The interpreter that builds the models runs it, before repogen is installed: it 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -17,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -77,7 +77,7 @@ def install() -> None:
     if _installs():
         index = _torch_index()
         # In the checkout, pip would use a directory `https:/pypi.org/simple` instead of the index of that URL.
-        run = functools.partial(subprocess.run, check=True, cwd=ROOT.anchor, env=_pip_environment())
+        run = partial(subprocess.run, check=True, cwd=ROOT.anchor, env=_pip_environment())
         run([*pip, *constraints, *(("--extra-index-url", index) if index else ()), "torch"])
         run([*pip, *constraints, f"{ROOT}[{extras}]"])
     if requirements := _input("REQUIREMENTS"):
@@ -87,10 +87,13 @@ def install() -> None:
 def _pip_environment() -> dict[str, str]:
     """Return the environment with absolute paths in the settings of pip."""
     return dict(os.environ) | {
-        name: " ".join(word if "://" in word else str(Path(word).absolute()) for word in os.environ[name].split())
-        for name in _PIP_PATHS
-        if name in os.environ
+        name: " ".join(map(_absolute, os.environ[name].split())) for name in _PIP_PATHS if name in os.environ
     }
+
+
+def _absolute(source: str) -> str:
+    """Return a path or URL of pip's settings with an absolute path; pip itself expands `~`."""
+    return source if "://" in source or source.startswith(("~", "file:")) else str(Path(source).absolute())
 
 
 def _extras() -> list[str]:
@@ -150,7 +153,7 @@ def _diff(command: list[str]) -> int:
     return 0
 
 
-@functools.cache
+@cache
 def _comment_file() -> Path:
     """Return the file for the comment of this step: one for all models, in a new directory."""
     return Path(tempfile.mkdtemp(prefix="repogen-", dir=os.environ.get("RUNNER_TEMP"))) / "comment.md"

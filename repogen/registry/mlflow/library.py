@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from repogen.files import open_regular
+from repogen.files.content import copy_bytes
 from repogen.files.paths import cache_directory
 from repogen.files.resolve import directory_to_write
 from repogen.responses import ResponseError, limited_adapter, require_size, without_netrc
@@ -150,11 +151,9 @@ def _limit_local_files() -> None:
 
     def download(self: Any, remote_file_path: str, local_path: str) -> None:  # noqa: ANN401 - of MLflow
         with open_regular(Path(self.get_local_path(remote_file_path))) as source, Path(local_path).open("wb") as target:
-            left = os.fstat(source.fileno()).st_size
-            require_size(left)
-            while left and (block := source.read(min(left, _BLOCK))):
-                left -= len(block)
-                target.write(block)
+            size = os.fstat(source.fileno()).st_size
+            require_size(size)
+            copy_bytes(source, target, size)
 
     setattr(LocalArtifactRepository, LocalArtifactRepository._download_file.__name__, download)  # noqa: SLF001 - the library has no hook for this
 

@@ -51,10 +51,16 @@ def load_program(request: SourceRequest[TorchExportSource]) -> SourceModel:
         SourceError: The file is not such a program, could run code, or its inputs or outputs cannot be used.
     """
     model, root = request.model, request.root
-    with private_file(root / request.options.path) as path:
-        check_archive(path, "torch_export")
-        scan_program(path)
-        program = _load(path)
+    path = root / request.options.path
+    try:
+        with private_file(path) as own:
+            check_archive(own, "torch_export")
+            scan_program(own)
+            program = _load(own)
+    except OSError as error:
+        raise SourceError(
+            f"{path.name} cannot be read: {error.strerror}", code="source.archive", where=path.name
+        ) from error
     _check_not_training(program, request.options.path)
     graph_inputs, call = _user_inputs(program)
     inputs = find_graph_inputs(graph_inputs, model, root, _stored_examples(program, graph_inputs)).with_call(call)

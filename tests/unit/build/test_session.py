@@ -6,12 +6,14 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from repogen.build import session
 from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.build.session import open_session
-from repogen.errors import PublishError, ServerError
+from repogen.errors import PublishError, ServerError, SpecError
 from repogen.serving import servers
 from repogen.spec.load import load_spec
 
@@ -40,6 +42,22 @@ def test_spec_in_a_directory_above(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     plan = BuildPlan(spec, options, tmp_path / "repository", ("m",), ("m",), {})
     with open_session(plan, RecordedProgress(), None, threading.Event()) as session:
         assert session.staging.is_dir()
+
+
+def test_executor_does_not_copy_files_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build ends before the executor is opened."""
+    executor = Mock()
+    executor.name = "ray"
+    monkeypatch.setattr(session, "find_executor", lambda _: (executor, ""))
+    plan = plan_of(tmp_path, BuildOptions(server=None, executor="ray"))
+    tmp_path.chmod(0o1777)
+    with (
+        pytest.raises(SpecError) as caught,
+        open_session(plan, RecordedProgress(), None, threading.Event()),
+    ):
+        pytest.fail("the session was opened")
+    assert caught.value.code == "working-directory.foreign"
+    executor.open.assert_not_called()
 
 
 class FakeServer:

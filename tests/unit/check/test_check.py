@@ -344,6 +344,20 @@ def test_external_data_of_any_declared_size(repository: Path, dims: list[int]) -
     assert findings_in(repository) == expected
 
 
+@pytest.mark.parametrize("place", ["m", "elsewhere"])
+def test_external_data_behind_a_link(repository: Path, tmp_path: Path, place: str) -> None:
+    """A stock Triton follows it; repogen does not start one with such a model."""
+    model = repository / "m" / "1" / "model.onnx"
+    graphs.with_external(model, "link")
+    target = (repository if place == "m" else tmp_path) / place / "weights.data"
+    target.parent.mkdir(exist_ok=True)
+    model.with_name("model.onnx.data").rename(target)
+    model.with_name("link").symlink_to(target)
+    (finding,) = (each for each in check(repository) if each.code == "RG211")
+    assert (finding.severity, finding.security) == ("warning", True)
+    assert "the external data of model.onnx is a symlink that leads out of its directory: 'link'" in finding.message
+
+
 def test_external_data_with_a_long_name(repository: Path) -> None:
     """A name that is longer than a file name is a finding."""
     graphs.with_external(repository / "m" / "1" / "model.onnx", "x" * 300)

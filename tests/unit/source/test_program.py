@@ -432,6 +432,15 @@ def test_reference_matches_the_module(program: Path) -> None:
     np.testing.assert_allclose(logits, np.asarray(expected["logits"]), rtol=1e-5)
 
 
+def test_file_of_another_user_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is opened before the archive is examined, for a private copy."""
+    path = tmp_path / "m.pt2"
+    tmp_path.chmod(0o777)
+    os.mkfifo(path)
+    error = rejected(path)
+    assert (error.code, error.message) == ("source.archive", "m.pt2 cannot be read: not a regular file")
+
+
 def test_file_that_is_exchanged_after_the_scan(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user may rename files in the directory; what was scanned is loaded."""
     mark = tmp_path / "ran"
