@@ -15,6 +15,7 @@ from repogen.files.paths import real_path
 from repogen.scaffold.description import CopiedFile, ModelDescription, SpecDescription, flow, model_name
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 from repogen.spec.models import ModelSpec
+from repogen.spec.problems import printable
 from repogen.worker.inspection import InspectionJob, inspect
 from repogen.worker.requirements import require_installed
 
@@ -249,7 +250,7 @@ def _require_files(path: Path) -> None:
         raise SpecError(f"{path} has no {CONFIG}", "specify the directory that save_pretrained wrote", code="init.from")
     names = ", ".join(read_json(path / CONFIG, ConfigFile).architectures or ()) or "not specified"
     if not names.endswith(("ForSequenceClassification", "Model")):
-        raise _unsupported(path, f"its architecture is {names}")
+        raise _unsupported(path, f"its architecture is {printable(names)}")
     if not is_file(path / _TOKENIZER):
         raise SpecError(
             f"{path} has no {_TOKENIZER}", "save the fast tokenizer: AutoTokenizer.save_pretrained", code="init.from"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from repogen.files.paths import is_own_place
 from repogen.serving.control import VARIABLE
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ _SECRETS = frozenset({
     # with these, a process signs as the CI job; source: the package `id`, which sigstore uses
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL", "SIGSTORE_ID_TOKEN",
 })  # fmt: skip
+_COMPILE_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""Without these variables, ``torch.compile`` has its caches in the directory of temporary files."""
 _URIS = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
 
 
@@ -35,6 +39,20 @@ def without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, st
     return public_variables | {
         name: _without_user(public_variables[name]) for name in _URIS if name in public_variables
     }
+
+
+def private_places(directory: Path) -> dict[str, str]:
+    """Return the variables that give a process a private directory of temporary files, and private caches of code.
+
+    A cache of ``torch.compile`` that the user names is kept unless other users can create files in it: PyTorch
+    unpickles its entries, and loads libraries from it.
+
+    Args:
+        directory: A private directory, which is removed with the process.
+    """
+    caches = {name: os.environ[name] for name in _COMPILE_CACHES if os.environ.get(name)}
+    replaced = [name for name, path in caches.items() if not is_own_place(Path(path, "entry"))]
+    return {"TMPDIR": str(directory), **{name: str(directory / name.lower()) for name in replaced}}
 
 
 def _without_user(uri: str) -> str:

@@ -25,7 +25,7 @@ from repogen.files.temporary import locked_directory, system_directory
 from repogen.machine import has_own_listeners
 from repogen.responses import ResponseError, limited, response_limits
 from repogen.serving import control
-from repogen.serving.environment import without_secrets
+from repogen.serving.environment import private_places, without_secrets
 from repogen.serving.interface import ServerOptions
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ def spawn_supervised(
     with log.open("wb") as stream:
         return subprocess.Popen(
             supervised,
-            env=without_secrets() | hidden | {"TMPDIR": str(run_dir)},
+            env=without_secrets() | hidden | private_places(run_dir),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,

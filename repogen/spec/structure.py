@@ -311,13 +311,14 @@ _SPECIAL: dict[str, Callable[[KeyPath, object], Finding]] = {"dtype": _bad_dtype
 
 
 def _form(annotation: object) -> object:
-    """Return the model, mapping or list among the forms that a value may have."""
+    """Return the mapping, model or list among the forms that a value may have."""
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) not in {Union, UnionType}:
         return annotation
     forms = [_form(argument) for argument in get_args(annotation)]
-    return next((form for form in forms if _is_model(form) or get_origin(form) in {dict, tuple}), None)
+    forms = [form for form in forms if _is_model(form) or get_origin(form) in {dict, tuple}]
+    return next((form for form in forms if get_origin(form) is dict), forms[0] if forms else None)
 
 
 def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:

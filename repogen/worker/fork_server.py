@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from typing import IO, TYPE_CHECKING
 
 from repogen.files.temporary import temporary_directory
-from repogen.serving.environment import without_secrets
+from repogen.serving.environment import private_places, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class ForkServer:
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                env={**without_secrets(), "TMPDIR": str(temporary), **environment},
+                env={**without_secrets(), **private_places(temporary), **environment},
             )
 
     def __enter__(self) -> Self:

@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError
 
 from repogen.errors import SpecError
 from repogen.files.temporary import temporary_directory
-from repogen.serving.environment import without_secrets
+from repogen.serving.environment import private_places, without_secrets
 from repogen.worker.log import read_log
 from repogen.worker.process_tree import memory_above
 
@@ -161,7 +161,7 @@ class SupervisedProcess:
             temporary = self._resources.enter_context(temporary_directory())
             read_end, write_end = os.pipe()
             self._events = self._resources.enter_context(os.fdopen(read_end, "rb", buffering=0))
-            environment = {"TMPDIR": str(temporary), **ENVIRONMENT, **task.environment}
+            environment = {**private_places(temporary), **ENVIRONMENT, **task.environment}
             forked = None
             try:
                 with task.log.open("wb") as log:

@@ -77,7 +77,7 @@ def test_pooling_that_is_not_supported(here: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("architecture", "is not one: its architecture is BertForMaskedLM"),
+        ("architecture", r"is not one: its architecture is BertForMaskedLM\\n  hint: none$"),
         ("tokenizer", "has no tokenizer.json"),
         ("config", "has no config.json"),
     ],
@@ -85,7 +85,7 @@ def test_pooling_that_is_not_supported(here: Path) -> None:
 def test_other_directories(here: Path, change: str, message: str) -> None:
     """Nothing is loaded."""
     (here / "m").mkdir()
-    architecture = "BertForMaskedLM" if change == "architecture" else "BertForSequenceClassification"
+    architecture = "BertForMaskedLM\n  hint: none" if change == "architecture" else "BertForSequenceClassification"
     if change != "config":
         config = {"model_type": "bert", "architectures": [architecture]}
         (here / "m" / "config.json").write_text(json.dumps(config))

@@ -36,6 +36,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD + "    limits: {zzz: 1}\n",
         ("6:14", "models.m.limits.zzz", "unknown key (use one of timeout_seconds, memory_mb)"),
     ),
+    "unknown key of an output": (
+        GOOD + "    outputs: {y: {dtype: int64, shape: [1], zzz: 1}}\n",
+        ("6:45", "models.m.outputs.y.zzz", "unknown key (use one of dtype, shape)"),
+    ),
     "key of triton at model level": (
         GOOD + "    max_batch_size: 8\n",
         ("6:5", "models.m.max_batch_size", "unknown key (write it under triton:)"),

@@ -325,7 +325,7 @@ def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
         ),
         ("raise ValueError('\\udcff' * 10)", "source.user-code", "ValueError: \\udcff"),
         ("raise GeneratorExit", "source.user-code", "GeneratorExit"),
-        ("sys.setrecursionlimit(120)", "source.library", "RecursionError"),
+        ("sys.setrecursionlimit(60)", "source.process", "lowered the recursion limit, after which RecursionError"),
         ("sys.path.clear()", "source.process", "removed entries of sys.path, after which ModuleNotFoundError"),
         ("import io; io.open = io.BytesIO = None", "source.process", "replaced io.open and replaced io.BytesIO"),
         ("sys.settrace(lambda *_: 1 / 0)", "source.user-code", "ZeroDivisionError"),
@@ -456,6 +456,23 @@ def test_temporary_files_are_private(tmp_path: Path) -> None:
     paths = re.search(rf"({shared}/repogen-\S+) ({shared}/repogen-[^/\s]+)", ended(tmp_path, code).message)
     assert paths is not None
     assert not Path(paths[1]).exists()
+
+
+@both
+def test_compile_cache_of_other_users_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.compile`` unpickles what is in it."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(shared))
+    code = """
+        def build():
+            from torch._inductor.runtime.cache_dir_utils import cache_dir
+            raise RuntimeError(cache_dir())
+    """
+    message = ended(tmp_path, code).message
+    assert "/repogen-" in message
+    assert str(shared) not in message
 
 
 def test_modules_of_transformers_are_private(tmp_path: Path) -> None:
