@@ -76,7 +76,7 @@ def _task(session: BuildSession, name: str, fetched: Path | None) -> Task:
         SpecError: The model needs a file that is not in the spec's directory.
     """
     spec, resources = session.spec, session.spec.models[name].resources
-    directory = session.staging / "work" / name
+    directory = session.private_directory / "work" / name
     shutil.rmtree(directory, ignore_errors=True)
     inputs, outputs = directory / "inputs", directory / "outputs"
     inputs.mkdir(parents=True)

@@ -19,7 +19,7 @@ from repogen.files import is_inside
 from repogen.files.paths import real_path
 from repogen.reporting.results import REPORTS
 from repogen.repository.layout import stage_container
-from repogen.repository.workspace import prepare_stage_root, private_repository
+from repogen.repository.workspace import prepare_stage_root, private_directory, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import target_of
 from repogen.worker.process import open_fork_server
@@ -117,6 +117,11 @@ class BuildSession:
     def private_repository(self) -> Path:
         """The repository in the staging directory, in which models are staged and tested."""
         return private_repository(self.staging)
+
+    @property
+    def private_directory(self) -> Path:
+        """The directory for files that are not staged yet, such as those of workers; other users cannot read it."""
+        return private_directory(self.staging)
 
     def cancel(self) -> None:
         """Stop the build: no further step begins, and a smoke test that is running fails."""

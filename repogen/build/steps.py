@@ -123,7 +123,7 @@ def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, 
     """Return the model as an earlier build with the same inputs verified it; None if it must be exported."""
     if session.cache is None or session.options.force:
         return None
-    directory = session.staging / "verified" / run.name
+    directory = session.private_directory / "verified" / run.name
     threads = session.plan.threads
     outcome = run.step("cache", load_verified, session.cache, session.spec, run.name, inputs, directory, threads)
     return None if outcome is None else outcome.model()
@@ -175,7 +175,7 @@ def _export(
 def _work(session: BuildSession, run: ModelRun, threads: int, fetched: Path | None) -> BuiltModel:
     """Build a model in a worker process of this machine."""
     name, model = run.name, session.spec.models[run.name]
-    work_dir = session.staging / "work" / name
+    work_dir = session.private_directory / "work" / name
     shutil.rmtree(work_dir, ignore_errors=True)  # of a worker that was killed
     work_dir.mkdir(parents=True)
     job = Job(
@@ -199,7 +199,7 @@ def _fetch(session: BuildSession, name: str, source: MlflowSource) -> Path:
         SourceError: MLflow has no such model.
         TrackingError: MLflow cannot be reached.
     """
-    directory = session.staging / "fetched" / name
+    directory = session.private_directory / "fetched" / name
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     root = session.spec.root
@@ -221,7 +221,7 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
     options = RenderOptions(target_of(spec.release), spec.templates, spec.root, spec.gpu, spec.ignored_rules)
     if spec.templates is None:
         return configure(name, spec.models[name], verified, options)
-    renderer = partial(render_template, session.staging / "work" / name, session.cancelled)
+    renderer = partial(render_template, session.private_directory / "work" / name, session.cancelled)
     return configure(name, spec.models[name], verified, options, renderer)
 
 
@@ -231,7 +231,7 @@ def _pack(session: BuildSession, run: ModelRun) -> PackedPackages | None:
     if not isinstance(source, PythonSource) or not source.pack:
         return None
     pythons = pythons_to_pack(source.pack_for, target_of(session.spec.release))
-    packages = run.step("pack", pack, source.requirements, pythons, session.staging / "packed" / run.name)
+    packages = run.step("pack", pack, source.requirements, pythons, session.private_directory / "packed" / run.name)
     run.record(Notes((packages.note,)))
     return packages
 

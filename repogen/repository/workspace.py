@@ -59,7 +59,7 @@ def preflight(repository: Path, stage_dir: Path | None) -> None:
 
 @contextmanager
 def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Path]:
-    """Yield a private root for one build, which contains an empty ``repository/``; remove it afterward.
+    """Yield a root for one build, with an empty ``repository/`` and an empty ``private/``; remove it afterward.
 
     Args:
         repository: The model repository, which need not exist yet.
@@ -85,6 +85,7 @@ def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Pat
         try:
             try:
                 make_directory(private_repository(root))
+                private_directory(root).mkdir(0o700)
             except OSError as error:
                 raise write_error(repository.name, root, error) from error
             yield root
@@ -134,6 +135,14 @@ def write_error(name: str, directory: Path, error: OSError) -> PublishError:
 def private_repository(root: Path) -> Path:
     """Return the private model repository of a stage root."""
     return root / "repository"
+
+
+def private_directory(root: Path) -> Path:
+    """Return the directory of a stage root that only this user can read, for files that were not examined yet.
+
+    A library may have read another user's link to a private file, which is detected afterward.
+    """
+    return root / "private"
 
 
 def _stage_parent(repository: Path, stage_dir: Path | None) -> Path:

@@ -173,7 +173,12 @@ def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: 
     with pytest.raises(ExportError, match="no exporter"):
         verify_model(session, run_of(session), threads=3)
     (job,) = jobs
-    assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == ("m", 3, True, session.staging)
+    assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == (
+        "m",
+        3,
+        True,
+        session.private_directory,
+    )
 
 
 @pytest.mark.parametrize("is_replaced", [True, False])

@@ -13,7 +13,7 @@ import pytest
 from repogen.errors import PublishError
 from repogen.repository import workspace
 from repogen.repository.lock import try_lock
-from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
+from repogen.repository.workspace import preflight, prepare_stage_root, private_directory, private_repository
 
 BUILD = """
 import sys, time
@@ -31,12 +31,13 @@ def _names(directory: Path) -> list[str]:
 
 
 def test_root_is_next_to_the_repository(tmp_path: Path) -> None:
-    """The root is next to the repository, readable for other users, and removed with its parents."""
+    """The root is next to the repository, and removed with its parents; other users can read the repository in it."""
     repository = tmp_path / "deep" / "repo"
     with prepare_stage_root(repository, None) as root:
         assert root.parent == tmp_path / "deep" / ".repo.repogen-stage"
         assert private_repository(root).is_dir()
-        assert root.stat().st_mode & 0o777 == 0o755
+        assert root.stat().st_mode & 0o777 == private_repository(root).stat().st_mode & 0o777 == 0o755
+        assert private_directory(root).stat().st_mode & 0o777 == 0o700
         assert not repository.exists()
     assert _names(tmp_path) == []
 
