@@ -57,6 +57,8 @@ _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
 _MAX_LISTED = 5
 """Lines of a requirements.txt in one note."""
+COPIES_DIRECTORY = "model_files"
+"""Directory of copies: the author of a repository chooses the names in it, so it has no other files."""
 _DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values() if dtype.name != "bfloat16"}
 
 
@@ -93,7 +95,8 @@ class _Existing:
     @property
     def files_dir(self) -> str:
         """The directory of its published files, relative to the spec: its own, or one for copies next to the spec."""
-        return self.relative(self.directory) if is_inside(self.directory, self.spec_dir) else self.name
+        is_below = is_inside(self.directory, self.spec_dir)
+        return self.relative(self.directory) if is_below else f"{COPIES_DIRECTORY}/{self.name}"
 
     def require_own_files(self, paths: Iterable[Path]) -> None:
         """Require files that are in the model's directory, by their names and after links.

@@ -98,7 +98,7 @@ def test_repository(repository: Path) -> None:
         "triton": {"max_batch_size": 8, "instance_group": [{"kind": "KIND_CPU", "count": 1}]},
     }
     assert models["p"] == {
-        "source": {"kind": "python", "path": "../repo/p/1/model.py", "data": ["p/1/vocab.txt"]},
+        "source": {"kind": "python", "path": "../repo/p/1/model.py", "data": ["model_files/p/1/vocab.txt"]},
         "inputs": {"IN": {"dtype": "int64", "shape": ["batch", "IN_0"], "range": [0, 1]}},
         "outputs": {"OUT": {"dtype": "float32", "shape": ["batch", 4]}},
         "dims": {"batch": {"min": 1, "max": 4}, "IN_0": {"min": 1, "max": 16}},
@@ -129,7 +129,7 @@ def test_packed_packages(repository: Path) -> None:
     assert models["p"]["source"] == {
         "kind": "python",
         "path": "../repo/p/1/packed_model.py",
-        "data": ["p/1/vocab.txt"],
+        "data": ["model_files/p/1/vocab.txt"],
     }
     assert "the directory packages/ next to model.py" in text
 
@@ -143,7 +143,7 @@ def test_requirements(repository: Path) -> None:
     assert models["p"]["source"] == {
         "kind": "python",
         "path": "../repo/p/1/model.py",
-        "data": ["p/1/vocab.txt"],
+        "data": ["model_files/p/1/vocab.txt"],
         "requirements": ["no-such-package==1.2"],
     }
     assert "CHECK: requirements must be NAME==VERSION; these lines of requirements.txt are not: torch>=2, -r m" in text
@@ -160,7 +160,7 @@ def test_files_of_a_build_are_not_data(repository: Path) -> None:
     ]
     for name in ("manifest.json", "config.pbtxt", "attestation.json", "sbom.cdx.json", "model.sig", "golden.json"):
         (version / name).touch()
-    assert spec_of(repository / "p")[1]["p"]["source"]["data"] == ["p/1/vocab.txt"]
+    assert spec_of(repository / "p")[1]["p"]["source"]["data"] == ["model_files/p/1/vocab.txt"]
 
 
 def test_sizes_of_a_warmup(repository: Path) -> None:
@@ -260,7 +260,7 @@ def test_labels_and_reshape(repository: Path) -> None:
     (repository / "m" / "config.pbtxt").write_text(config + GROUP)
     text, models = spec_of(repository / "m")
     assert "Different from config.pbtxt" not in text
-    assert models["m"]["triton"]["output"] == {"y": {"label_filename": "m/labels.txt", "dims": [3, 1]}}
+    assert models["m"]["triton"]["output"] == {"y": {"label_filename": "model_files/m/labels.txt", "dims": [3, 1]}}
 
 
 @pytest.mark.parametrize(
@@ -511,6 +511,22 @@ def test_link_that_replaces_a_model_before_its_config_is_read(
     assert any(line.startswith("p: ") for line in describe(str(repository), tmp_path / "a" / "b").omitted)
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_copies_are_in_a_directory_of_their_own(repository: Path, tmp_path: Path, *, force: bool) -> None:
+    """The author of a repository chooses the names of models and label files, such as ``scripts/deploy.sh``."""
+    (repository / "p").rename(repository / "scripts")
+    config = PYTHON.replace('"p"', '"scripts"').replace('{ name: "OUT"', '{ name: "OUT" label_filename: "deploy.sh"')
+    (repository / "scripts" / "config.pbtxt").write_text(config)
+    (repository / "scripts" / "deploy.sh").write_text("theirs")
+    directory = tmp_path / "project"
+    (directory / "scripts").mkdir(parents=True)
+    (directory / "scripts" / "deploy.sh").write_text("mine")
+    scaffold_from(describe(str(repository / "scripts"), directory), directory, force=force)
+    assert [path.name for path in (directory / "scripts").rglob("*")] == ["deploy.sh"]
+    assert (directory / "scripts" / "deploy.sh").read_text() == "mine"
+    assert (directory / "model_files" / "scripts" / "deploy.sh").read_text() == "theirs"
+
+
 def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> None:
     """Its name is that of the link."""
     name_labels(repository)
@@ -518,7 +534,7 @@ def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> Non
     (repository / "p").symlink_to(tmp_path / "elsewhere")
     directory = tmp_path / "a" / "b"
     scaffold_from(describe(str(repository), directory), directory, force=False)
-    assert (directory / "p" / "labels.txt").read_text() == "a\nb\n"
+    assert (directory / "model_files" / "p" / "labels.txt").read_text() == "a\nb\n"
 
 
 def test_config_that_is_a_link_out_of_the_model_is_not_read(repository: Path, tmp_path: Path) -> None:
@@ -564,7 +580,7 @@ def test_large_files_are_not_copied(repository: Path, tmp_path: Path) -> None:
     for number in range(3):
         (repository / "p" / "1" / f"{number}.bin").write_bytes(content)
     scaffold_from(describe(str(repository), tmp_path / "spec"), tmp_path / "spec", force=False)
-    assert (tmp_path / "spec" / "p" / "1" / "0.bin").read_bytes() == content
+    assert (tmp_path / "spec" / "model_files" / "p" / "1" / "0.bin").read_bytes() == content
 
 
 @pytest.mark.parametrize("code", ["-" * 200_000 + "1", "a." * 200_000 + "a", "x = 1\n" * 500_000, "\0"])
@@ -601,10 +617,10 @@ def test_failed_write_removes_the_new_files(repository: Path, tmp_path: Path) ->
     """A file that cannot be written, here because of a file in place of its directory."""
     directory = tmp_path / "spec"
     directory.mkdir()
-    (directory / "p").write_text("mine")
+    (directory / "model_files").write_text("mine")
     with pytest.raises(SpecError, match="cannot write"):
         scaffold_from(describe(str(repository), directory), directory, force=False)
-    assert [path.name for path in directory.iterdir()] == ["p"]
+    assert [path.name for path in directory.iterdir()] == ["model_files"]
 
 
 @pytest.mark.parametrize("name", ["__init__.py", "native.cpython-311-x86_64-linux-gnu.so", "start.pth"])
