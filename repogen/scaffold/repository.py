@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.parse import ModelConfig
     from repogen.triton_config.text.view import TensorView
 
+_GIT = frozenset({".git", "head"})
+"""Without a file HEAD, a directory is not a repository; a file .git leads to one."""
 _CODE = (*all_suffixes(), ".pth", ".pyw")
 _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
@@ -116,7 +118,8 @@ class _Existing:
         """Return the published files that have to be copied into the spec's directory, by their path there.
 
         Raises:
-            SpecError: Python could import a file that its config names: the copy would be code of the user's.
+            SpecError: Python could import a file that its config names, or Git could use it as a repository: the copy
+                would be code, or a setting that runs code, of the user's.
         """
         if is_inside(self.directory, self.spec_dir):
             return {}
@@ -124,6 +127,12 @@ class _Existing:
             if path.name.endswith(_CODE):
                 name = self.relative(path)
                 raise _unsupported(f"{name} has the name of a Python file, and would be copied next to the spec")
+            if any(part.startswith(".") for part in path.relative_to(self.directory).parts):
+                raise _unsupported(f"{self.relative(path)} is hidden, and would be copied next to the spec")
+        for path in (*paths, *self.named_files):
+            if path.name.casefold() in _GIT:
+                name = self.relative(path)
+                raise _unsupported(f"{name} has the name of a file of Git, and would be copied next to the spec")
         files = (CopiedFile(path, self.directory, self.root) for path in (*paths, *self.named_files) if is_file(path))
         return {self.published(file.path): file for file in files}
 

@@ -527,6 +527,26 @@ def test_copies_are_in_a_directory_of_their_own(repository: Path, tmp_path: Path
     assert (directory / "model_files" / "scripts" / "deploy.sh").read_text() == "theirs"
 
 
+@pytest.mark.parametrize("name", [".git/config", ".git", "sub/.git", "HEAD", "sub/head", ".envrc", "a/.hg/hgrc"])
+def test_files_of_git_are_not_copied(repository: Path, tmp_path: Path, name: str) -> None:
+    """Git runs commands that the config of a repository names, if the repository belongs to the user."""
+    config = PYTHON.replace('{ name: "OUT"', f'{{ name: "OUT" label_filename: "{name}"')
+    (repository / "p" / "config.pbtxt").write_text(config)
+    (repository / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+    (repository / "p" / name).write_text("theirs")
+    description = describe(str(repository), tmp_path / "project")
+    assert [model.name for model in description.models] == ["m"]
+    assert "and would be copied next to the spec" in description.omitted[0]
+
+
+@pytest.mark.parametrize("name", ["HEAD", ".git"])
+def test_data_with_names_of_git_is_not_copied(repository: Path, tmp_path: Path, name: str) -> None:
+    """Files next to model.py are copied as well."""
+    (repository / "p" / "1" / name).write_text("gitdir: /theirs")
+    description = describe(str(repository), tmp_path / "project")
+    assert f"p/1/{name} has the name of a file of Git" in description.omitted[0]
+
+
 def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> None:
     """Its name is that of the link."""
     name_labels(repository)
