@@ -27,7 +27,7 @@ _MAX_HOLES = 2**30
 _BLOCK = 512
 """Bytes of a block in the status of a file, on any filesystem."""
 
-_COPIED = 2**20
+_COPY_BYTES = 2**20
 """Bytes that are copied at a time."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -209,7 +209,7 @@ def read_stream(stream: BufferedReader, limit: int) -> bytes:
 
 def copy_bytes(reader: IO[bytes], writer: IO[bytes], size: int) -> None:
     """Copy at most ``size`` bytes; a copy to the end of the file would not end while another user adds bytes."""
-    while size > 0 and (block := reader.read(min(_COPIED, size))):
+    while size > 0 and (block := reader.read(min(_COPY_BYTES, size))):
         writer.write(block)
         size -= len(block)
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.view import TensorView
 
 _GIT = frozenset({".git", "head"})
-"""Without a file HEAD, a directory is not a repository; a file .git leads to one."""
+"""Git takes a directory for a repository only if it has a file HEAD; a file .git names another repository."""
 _CODE = (*all_suffixes(), ".pth", ".pyw")
 _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
@@ -118,8 +118,8 @@ class _Existing:
         """Return the published files that have to be copied into the spec's directory, by their path there.
 
         Raises:
-            SpecError: Python could import a file that its config names, or Git could use it as a repository: the copy
-                would be code, or a setting that runs code, of the user's.
+            SpecError: A file is hidden, or has a name that Python or Git uses: the copy belongs to the user, and could
+                run code as the user.
         """
         if is_inside(self.directory, self.spec_dir):
             return {}
@@ -132,7 +132,7 @@ class _Existing:
         for path in (*paths, *self.named_files):
             if path.name.casefold() in _GIT:
                 name = self.relative(path)
-                raise _unsupported(f"{name} has the name of a file of Git, and would be copied next to the spec")
+                raise _unsupported(f"{name} has a name that Git uses, and would be copied next to the spec")
         files = (CopiedFile(path, self.directory, self.root) for path in (*paths, *self.named_files) if is_file(path))
         return {self.published(file.path): file for file in files}
 

@@ -44,15 +44,19 @@ def without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, st
 def private_places(directory: Path) -> dict[str, str]:
     """Return the variables that give a process a private directory of temporary files, and private caches of code.
 
-    A cache of ``torch.compile`` that the user names is kept unless other users can create files in it: PyTorch
-    unpickles its entries, and loads libraries from it.
+    A cache of ``torch.compile`` that the user names by an absolute path is kept unless other users can create files in
+    it: PyTorch unpickles its entries, and loads libraries from it. The process may have another working directory.
 
     Args:
         directory: A private directory, which is removed with the process.
     """
     caches = {name: os.environ[name] for name in _COMPILE_CACHES if os.environ.get(name)}
-    replaced = [name for name, path in caches.items() if not is_own_place(Path(path, "entry"))]
+    replaced = [name for name, path in caches.items() if not _is_own_cache(Path(path))]
     return {"TMPDIR": str(directory), **{name: str(directory / name.lower()) for name in replaced}}
+
+
+def _is_own_cache(path: Path) -> bool:
+    return path.is_absolute() and is_own_place(path / "entry")
 
 
 def _without_user(uri: str) -> str:

@@ -15,6 +15,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from repogen.artifacts.source import Eager, Program, SourceModel
 from repogen.artifacts.tensors import DTYPES, Signature
 from repogen.errors import SourceError, first_line
+from repogen.files import raise_if_exhausted
 from repogen.files.private_file import private_file
 from repogen.source.common.call import Call, Placeholder
 from repogen.source.common.examples import to_array
@@ -58,6 +59,7 @@ def load_program(request: SourceRequest[TorchExportSource]) -> SourceModel:
             scan_program(own)
             program = _load(own)
     except OSError as error:
+        raise_if_exhausted(error)
         raise SourceError(
             f"{path.name} cannot be read: {error.strerror}", code="source.archive", where=path.name
         ) from error

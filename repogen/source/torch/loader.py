@@ -11,6 +11,7 @@ import torch
 
 from repogen.artifacts.source import Script, SourceModel
 from repogen.errors import SourceError
+from repogen.files import raise_if_exhausted
 from repogen.files.private_file import private_file
 from repogen.source.common.formats import check_archive
 from repogen.source.common.inputs import find_inputs
@@ -98,6 +99,8 @@ def _load_archive(request: SourceRequest[TorchScriptSource], *, keep_bfloat16: b
     except SourceError:
         raise
     except Exception as error:
+        if isinstance(error, OSError):
+            raise_if_exhausted(error)
         raise SourceError(
             f"{path.name} cannot be read as a TorchScript archive: it is damaged, or from another PyTorch version",
             "save it again: torch.jit.save(module, 'model.pt')",

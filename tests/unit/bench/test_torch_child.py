@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # of torch.compile itself
 def test_compiled_variant_compiles() -> None:
-    """Sources are loaded without compilation, which the process of a compiled variant ends."""
+    """Loading a source turns compilation off in its process; the compiled variant turns it on again."""
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:

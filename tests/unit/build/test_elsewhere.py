@@ -115,6 +115,8 @@ def test_model_that_was_built_elsewhere_is_published_here(spec: Spec, tmp_path: 
     (job,), (task,), (order,) = jobs, executor.tasks, executor.orders
     assert (job.threads, task.cpus, task.memory_mb, task.gpus) == (4, 4, 900, 0)
     assert job.root == spec.root
+    assert task.inputs.is_relative_to(session.private_directory)
+    assert task.outputs.is_relative_to(session.private_directory)
     assert (order.release, order.server, order.use_cache) == (spec.release, None, True)
     assert "m: export (here)" in session.progress.steps  # type: ignore[attr-defined] # the test's own
 

@@ -544,7 +544,7 @@ def test_data_with_names_of_git_is_not_copied(repository: Path, tmp_path: Path, 
     """Files next to model.py are copied as well."""
     (repository / "p" / "1" / name).write_text("gitdir: /theirs")
     description = describe(str(repository), tmp_path / "project")
-    assert f"p/1/{name} has the name of a file of Git" in description.omitted[0]
+    assert f"p/1/{name} has a name that Git uses, and would be copied" in description.omitted[0]
 
 
 def test_model_that_is_a_link_is_copied(repository: Path, tmp_path: Path) -> None:

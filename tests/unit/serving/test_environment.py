@@ -24,6 +24,9 @@ def test_caches_in_which_other_users_can_create_files_are_not_used(
     assert private_places(private) == temporary
     monkeypatch.setenv(variable, str(cache))
     assert private_places(private) == temporary
+    monkeypatch.setenv(variable, "cache")
+    assert private_places(private) == temporary | {variable: str(private / variable.lower())}
+    monkeypatch.setenv(variable, str(cache))
     cache.mkdir()
     assert private_places(private) == temporary
     for mode in (0o1777, 0o777):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import shutil
+import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ from torch.export import Dim
 from repogen.artifacts.source import DimRange, Eager, Program, SourceModel
 from repogen.errors import SourceError
 from repogen.source.load import load_source
-from repogen.source.torch import exported_program
+from repogen.source.torch import exported_program, loader
 from repogen.source.torch.scan_program import scan_program
 from repogen.spec.models import ModelSpec
 
@@ -439,6 +442,22 @@ def test_file_of_another_user_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(path)
     error = rejected(path)
     assert (error.code, error.message) == ("source.archive", "m.pt2 cannot be read: not a regular file")
+
+
+@pytest.mark.parametrize("kind", ["torch_export", "torchscript"])
+def test_private_copy_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The archive is not damaged."""
+    path = saved(tmp_path / "m.pt2") if kind == "torch_export" else tmp_path / "m.pt"
+    if kind == "torchscript":
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            torch.jit.save(torch.jit.script(nn.ReLU()), path)
+    for module in (exported_program, loader):
+        monkeypatch.setattr(module, "private_file", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    spec = ModelSpec.model_validate(
+        {"source": {"kind": kind, "path": path.name}, "inputs": {"x": {"dtype": "float32", "shape": [2]}}}
+    )
+    with pytest.raises(OSError, match="No space left on device"):
+        load_source(spec, tmp_path)
 
 
 def test_file_that_is_exchanged_after_the_scan(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
